@@ -36,11 +36,13 @@ from pkm.compute.storage.points import (
     exact_limit,
     middle_and_half_width,
 )
+from pkm.compute.storage.symlog import Symlog
 
 __all__ = [
     "DIRECTION_SCALE",
     "SCALE",
     "Points",
+    "Symlog",
     "add_rounded",
     "averaged_gaps",
     "cell_counts",

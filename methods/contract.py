@@ -114,6 +114,11 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     batched: ClassVar[bool] = True
     #: Whether noise is smaller in a ball that holds all points than in a box.
     benefits_from_ball: ClassVar[bool] = False
+    #: Whether a zoom compresses points outside of the domain; otherwise they are clipped
+    #: to it.
+    compresses_tails: ClassVar[bool] = False
+    #: Largest share of the budget that a zoom may take where ``zoom`` is too little.
+    max_zoom: ClassVar[float] = 0.0
     #: Whether all queries are sums over points: ``fit`` can then read points in chunks.
     supports_chunks: ClassVar[bool] = False
     #: Defaults of parameters that were added to the method later. At its default such a
@@ -261,26 +266,29 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         """
         if not self.zoom:
             return None
-        plan = self.plan_share(self.zoom, n_features, n_points, self.epsilon)
-        if plan.is_affordable:
-            return plan
-        if self.require_zoom:
-            plan_for = partial(self.plan_share, self.zoom, n_features)
-            raise ValueError(insufficient_budget(plan_for, n_points, self.epsilon))
-        return None
+        plan = self._plan_share(n_features, n_points, self.epsilon)
+        if plan is None and self.require_zoom:
+            plan_for = partial(self._plan_share, n_features)
+            share = max(self.zoom, self.max_zoom)
+            message = insufficient_budget(plan_for, share, n_points, self.epsilon)
+            raise ValueError(message)
+        return plan
 
-    def plan_share(
+    def _plan_share(
         self,
-        share: float,
         n_features: int,
         n_points: int,
         epsilon: float,
-    ) -> ZoomPlan:
-        """Plan a zoom for a share of a budget."""
-        delta = self.resolved_delta(n_points)
-        ball = self.benefits_from_ball
+    ) -> ZoomPlan | None:
+        assert self.zoom, "there is a zoom"
         return plan_zoom(
-            share, n_points, n_features, epsilon, delta, benefits_from_ball=ball
+            self.zoom,
+            max(self.zoom, self.max_zoom),
+            n_points,
+            n_features,
+            epsilon,
+            self.resolved_delta(n_points),
+            benefits_from_ball=self.benefits_from_ball,
         )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from pkm.compute import Symlog
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
     SCALE,
@@ -24,6 +25,7 @@ from pkm.privacy import (
     Curator,
     Gaussian,
     Laplace,
+    Query,
     ShellCounts,
     SideCounts,
     gaussian_mu,
@@ -32,25 +34,33 @@ from pkm.privacy import (
 # These constants were chosen on generated sets and five real ones: celltype, letters,
 # shuttle, s1 and yeast.
 
-ROUNDS = 3  # a count of shells in each, clipped means between them
-N_RELEASES = 2 * ROUNDS - 1
 MANY_FEATURES = 4  # from here on a ball, for methods that support one
 FEW_FEATURES = 3  # up to here both ends of every column are found at the end
-TAIL = 2.5  # largest number of points outside a radius, in standard deviations
+# Rounds: a count of shells in each, clipped means between them.
+MIN_ROUNDS = 3
+MAX_ROUNDS = 8
+# Largest number of points outside a radius: in standard deviations of its noise, and,
+# where points outside are compressed, in n.
+TAIL = 2.5
+SHELL_TAIL = 4.0
+MAX_OUTSIDE = 0.05
+# How far points outside are compressed; see Symlog.
+SOFTNESS_BALL = 2.0
+SOFTNESS_CUBE = 0.5
 # Ratios of the radii of neighboring shells: in the first rounds, and in the last.
-COARSE_RATIO = 2**-0.5
-COARSE_SHELLS = 31
+COARSE_RATIO = 2**-1.0
+COARSE_SHELLS = 23
 FINE_RATIO = 2**-0.25
 FINE_SHELLS = 31
-# Smallest half-width of a found domain: points have 32 fractional bits, 16 of them for
+# Smallest half-width of a found domain: points have 32 fractional bits, 10 of them for
 # the new grid.
-MIN_HALF_WIDTH = 2.0**-15
+MIN_HALF_WIDTH = 2.0**-22
 MAX_RELATIVE_WIDTH = 0.9  # a larger domain, over the public one, is not used
 # The guard, a public rule for when noise is small enough for a zoom: the error of a
 # mean in radii; and NOISE_DEVIATIONS standard deviations of a count, in n.
-MAX_MEAN_ERROR = 0.1
-MAX_NOISE = 0.25
-NOISE_DEVIATIONS = 12.0
+MAX_MEAN_ERROR = 0.2
+MAX_COUNT_ERROR = 1 / 16
+MAX_LAST_ERROR = 1 / 28
 
 
 @dataclass(frozen=True)
@@ -64,8 +74,10 @@ class ZoomPlan(Schedule):
     n_points, n_features : int
     ball : bool
         Whether the domain is a ball; otherwise it is a cube.
-    cost : float
-        Cost of one release: mu of Gaussian noise, or epsilon of Laplace noise.
+    rounds : int
+    mean_cost, count_cost, last_cost : float
+        Cost of a mean, of a count of shells, and of the last count: mu of Gaussian
+        noise, or epsilon of Laplace noise.
     pure : bool
         Whether noise is Laplace.
     """
@@ -74,66 +86,58 @@ class ZoomPlan(Schedule):
     n_points: int
     n_features: int
     ball: bool
-    cost: float
+    rounds: int
+    mean_cost: float
+    count_cost: float
+    last_cost: float
     pure: bool
 
     @property
     def releases(self) -> Sequence[Charge]:
         """Shells and a mean in every round; shells or sides alone in the last."""
-        shells, mean, sides = (
-            plan_release(query, Laplace, epsilon=self.cost)
-            if self.pure
-            else plan_release(query, Gaussian, mu=self.cost)
-            for query in (ShellCounts, ClippedSum, SideCounts)
-        )
-        last = sides if self.has_sides else shells
-        return [*[shells, mean] * (ROUNDS - 1), last]
+        last = SideCounts if self.has_sides else ShellCounts
+        shells = self._plan(ShellCounts, self.count_cost)
+        mean = self._plan(ClippedSum, self.mean_cost)
+        return [
+            *[shells, mean] * (self.rounds - 1),
+            self._plan(last, self.last_cost),
+        ]
+
+    def _plan(self, query: type[Query], cost: float) -> Charge:
+        if self.pure:
+            return plan_release(query, Laplace, epsilon=cost)
+        return plan_release(query, Gaussian, mu=cost)
 
     @property
     def mu(self) -> float:
         """Cost of all releases together with Gaussian noise; 0 with Laplace noise."""
-        return 0.0 if self.pure else self.cost * math.sqrt(N_RELEASES)
+        if self.pure:
+            return 0.0
+        squares = self.mean_cost**2 + self.count_cost**2
+        return math.sqrt((self.rounds - 1) * squares + self.last_cost**2)
 
     @property
     def has_sides(self) -> bool:
         """Whether the last round counts shells on both sides of every column."""
-        return not self.ball and self.n_features <= FEW_FEATURES
+        return _has_sides(self.ball, self.n_features)
 
     def noise(
         self,
+        cost: float,
         l1: float,
         l2: float,
     ) -> Gaussian | Laplace:
         """Noise of one release with given L1 and L2 sensitivities, in their units."""
-        return Laplace(l1 / self.cost) if self.pure else Gaussian(l2 / self.cost)
+        return Laplace(l1 / cost) if self.pure else Gaussian(l2 / cost)
 
     def stddev(
         self,
+        cost: float,
         l1: float,
         l2: float,
     ) -> float:
         """Standard deviation of this noise."""
-        return math.sqrt(2) * l1 / self.cost if self.pure else l2 / self.cost
-
-    @property
-    def mean_error(self) -> float:
-        """Root mean square norm of the noise of a clipped mean, in radii."""
-        d = self.n_features
-        return math.sqrt(d) * self.stddev(math.sqrt(d), 1.0) / self.n_points
-
-    @property
-    def count_stddev(self) -> float:
-        """Standard deviation of the noise of a count in the last round, in records."""
-        d = self.n_features if self.has_sides else 1
-        return self.stddev(d, math.sqrt(d))
-
-    @property
-    def is_affordable(self) -> bool:
-        """Whether noise is small enough for a zoom: the guard of docs/zoom.md."""
-        return (
-            self.mean_error <= MAX_MEAN_ERROR
-            and NOISE_DEVIATIONS * self.count_stddev <= MAX_NOISE * self.n_points
-        )
+        return math.sqrt(2) * l1 / cost if self.pure else l2 / cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,17 +152,17 @@ class Zoom:
         Center of the domain, in half-widths of the public domain.
     half_width : float
         Half-width of the domain in every feature, in half-widths of the public one.
-    radius : float
-        Radius of the ball that points are clipped to, in half-widths of the found
-        domain; sqrt(d) for a cube.
+    scale : Symlog
+        Where records outside are on the grid of the found domain. By norm, the domain
+        is a ball whose radius is the half-width; otherwise it is a cube.
     n_outside : float
-        Released noisy number of records outside, which are clipped to the domain.
+        Released noisy number of records outside.
     """
 
     share: float
     center: np.ndarray
     half_width: float
-    radius: float
+    scale: Symlog
     n_outside: float
 
     @property
@@ -171,24 +175,31 @@ class Zoom:
 
         Centers outside the public domain are clipped to it.
         """
-        return np.clip(self.center + centers * (self.half_width / SCALE), -1.0, 1.0)
+        lengths = self.scale.expand(centers / SCALE) * self.half_width
+        return np.clip(self.center + lengths, -1.0, 1.0)
+
+
+def _has_sides(ball: bool, n_features: int) -> bool:
+    return not ball and n_features <= FEW_FEATURES
 
 
 def plan_zoom(
     share: float,
+    max_share: float,
     n_points: int,
     n_features: int,
     epsilon: float,
     delta: float,
     *,
     benefits_from_ball: bool,
-) -> ZoomPlan:
-    """Divide a share of the budget evenly over the releases.
+) -> ZoomPlan | None:
+    """Plan as many rounds as a share of the budget allows.
 
     Parameters
     ----------
-    share : float
-        Share of mu squared at (epsilon, delta), or of epsilon if delta is 0.
+    share, max_share : float
+        Least and largest share, of mu squared at (epsilon, delta), or of epsilon if
+        delta is 0.
     n_points, n_features : int
     epsilon, delta : float
         Budget of the whole run.
@@ -197,25 +208,52 @@ def plan_zoom(
 
     Returns
     -------
-    ZoomPlan
+    ZoomPlan or None
+        None if the largest share is too little for the guard; see docs/zoom.md.
 
     Examples
     --------
-    >>> plan = plan_zoom(0.1, 20_000, 16, 1.0, 1e-6, benefits_from_ball=True)
-    >>> plan.ball, round(plan.mean_error, 4), plan.is_affordable
-    (True, 0.006, True)
+    >>> plan = plan_zoom(0.1, 0.1, 20_000, 16, 1.0, 1e-6, benefits_from_ball=True)
+    >>> plan.ball, plan.rounds, plan.share
+    (True, 6, 0.1)
     """
     pure = delta == 0
-    if pure:
-        cost = share * epsilon / N_RELEASES
-    else:
-        cost = gaussian_mu(epsilon, delta) * math.sqrt(share / N_RELEASES)
     ball = benefits_from_ball and n_features >= MANY_FEATURES
-    return ZoomPlan(share, n_points, n_features, ball, cost, pure)
+    d = n_features
+
+    # Least costs: at which noise is as large as the guard allows. The sensitivity of a
+    # mean is sqrt(d) in L1 and 1 in L2, that of side counts d and sqrt(d).
+    n_sides = d if _has_sides(ball, d) else 1
+    count_cost = 1 / (MAX_COUNT_ERROR * n_points)
+    last_cost = 1 / (MAX_LAST_ERROR * n_points)
+    mean_cost = math.sqrt(d) / (MAX_MEAN_ERROR * n_points)
+    if pure:
+        power = 1
+        whole = epsilon
+        count_cost *= math.sqrt(2)
+        last_cost *= math.sqrt(2) * n_sides
+        mean_cost *= math.sqrt(2 * d)
+    else:
+        power = 2
+        whole = gaussian_mu(epsilon, delta)
+        last_cost *= math.sqrt(n_sides)
+
+    # As many rounds as are affordable, each release at the same multiple of its least
+    # cost.
+    for rounds in range(MAX_ROUNDS, MIN_ROUNDS - 1, -1):
+        total = (rounds - 1) * (mean_cost**power + count_cost**power)
+        least = (total + last_cost**power) / whole**power
+        if least <= max_share:
+            used = max(share, least)
+            multiple = (used / least) ** (1 / power)
+            costs = [multiple * cost for cost in (mean_cost, count_cost, last_cost)]
+            return ZoomPlan(used, n_points, d, ball, rounds, *costs, pure)
+    return None
 
 
 def insufficient_budget(
-    plan_of: Callable[[int, float], ZoomPlan],
+    plan_of: Callable[[int, float], ZoomPlan | None],
+    share: float,
     n: int,
     epsilon: float,
 ) -> str:
@@ -225,6 +263,7 @@ def insufficient_budget(
     ----------
     plan_of : callable
         From a number of records and an epsilon to the plan.
+    share : float
     n : int
     epsilon : float
 
@@ -234,22 +273,27 @@ def insufficient_budget(
     """
     # Search geometrically, in steps of 5 %.
     n_sufficient = n
-    while not plan_of(n_sufficient, epsilon).is_affordable:
+    while plan_of(n_sufficient, epsilon) is None:
         n_sufficient = math.ceil(1.05 * n_sufficient)
     epsilon_sufficient = epsilon
-    while not plan_of(n, epsilon_sufficient).is_affordable and epsilon_sufficient < 1e6:
+    while plan_of(n, epsilon_sufficient) is None and epsilon_sufficient < 1e6:
         epsilon_sufficient *= 1.05
     sufficient = f"n={n_sufficient}"
     if epsilon_sufficient < 1e6:
         sufficient += f" or epsilon={epsilon_sufficient:.3g}"
     return (
-        f"zoom={plan_of(n, epsilon).share:g} of epsilon={epsilon:g} is too little to "
+        f"zoom={share:g} of epsilon={epsilon:g} is too little to "
         f"find a domain of n={n} records: about {sufficient} would suffice; leave "
         "require_zoom out to run in the public bounds"
     )
 
 
-def find_domain(curator: Curator, plan: ZoomPlan) -> Zoom | None:
+def find_domain(
+    curator: Curator,
+    plan: ZoomPlan,
+    *,
+    compress: bool = False,
+) -> Zoom | None:
     """Find the domain of the points by noisy releases, for one replicate.
 
     Parameters
@@ -257,6 +301,9 @@ def find_domain(curator: Curator, plan: ZoomPlan) -> Zoom | None:
     curator : Curator
         Curator of the public domain.
     plan : ZoomPlan
+    compress : bool, default=False
+        Whether points outside are compressed on a logarithmic scale. The domain then
+        holds all but a few per cent of the points; otherwise nearly all.
 
     Returns
     -------
@@ -266,11 +313,14 @@ def find_domain(curator: Curator, plan: ZoomPlan) -> Zoom | None:
     d = plan.n_features
     center = np.zeros(d)
     radius = math.sqrt(d)
+    least = MAX_OUTSIDE * plan.n_points if compress else 0.0
 
     # CoinPress steps: the radius that holds nearly all points, then their clipped mean.
-    for _ in range(ROUNDS - 1):
+    for _ in range(plan.rounds - 1):
         radii = radius * COARSE_RATIO ** np.arange(COARSE_SHELLS)
-        radius, _ = _release_radius(curator, plan, center, radii, box=False)
+        counts = _release_shells(curator, plan, plan.count_cost, center, radii, False)
+        stddev = plan.stddev(plan.count_cost, 1.0, 1.0)
+        radius, _ = _find_radius(counts, radii, stddev, least)
 
         # Move the center, and enlarge the radius by the length of the move.
         step = _release_step(curator, plan, center, radius)
@@ -282,47 +332,62 @@ def find_domain(curator: Curator, plan: ZoomPlan) -> Zoom | None:
     # Last round: a ball, a cube about the mean, or a cube by both ends of every column.
     radii = radius * FINE_RATIO ** np.arange(FINE_SHELLS)
     if plan.has_sides:
-        zoom = _release_cube(curator, plan, center, radii)
+        center, half_width, n_outside = _release_cube(
+            curator, plan, center, radii, least
+        )
     else:
         is_cube = not plan.ball
-        half_width, n_outside = _release_radius(
-            curator, plan, center, radii, box=is_cube
+        counts = _release_shells(curator, plan, plan.last_cost, center, radii, is_cube)
+        stddev = plan.stddev(plan.last_cost, 1.0, 1.0)
+        half_width, n_outside = _find_radius(counts, radii, stddev, least)
+    if half_width >= MAX_RELATIVE_WIDTH * (math.sqrt(d) if plan.ball else 1.0):
+        return None
+
+    # The farthest that a point of the public domain can be, in half-widths.
+    farthest = (1 + np.abs(center)) / half_width
+    if plan.ball:
+        scale = Symlog(
+            float(np.linalg.norm(farthest)), SOFTNESS_BALL * compress, by_norm=True
         )
-        radius = 1.0 if plan.ball else math.sqrt(d)
-        zoom = Zoom(plan.share, center, half_width, radius, n_outside)
-    largest = MAX_RELATIVE_WIDTH * (math.sqrt(d) if plan.ball else 1.0)
-    return zoom if zoom.half_width < largest else None
+    else:
+        scale = Symlog(
+            float(farthest.max()), SOFTNESS_CUBE * compress, by_norm=False
+        )
+    return Zoom(plan.share, center, half_width, scale, n_outside)
 
 
-def _release_radius(
+def _release_shells(
     curator: Curator,
     plan: ZoomPlan,
+    cost: float,
     center: np.ndarray,
     radii: np.ndarray,
-    *,
     box: bool,
-) -> tuple[float, float]:
-    """Find the radius by noisy counts of shells about a center; see `_find_radius`."""
+) -> np.ndarray:
+    """Release the numbers of points in shells about a center, in records."""
     # A record is in one shell: it changes one count by 1.
-    noise = plan.noise(SCALE, SCALE)
+    noise = plan.noise(cost, SCALE, SCALE)
     answer = curator.release(ShellCounts(center, radii, box), counts=noise)
-    return _find_radius(answer["counts"][0] / SCALE, radii, plan.stddev(1.0, 1.0))
+    return answer["counts"][0] / SCALE
 
 
 def _find_radius(
     counts: np.ndarray,
     radii: np.ndarray,
     stddev: float,
+    least: float,
 ) -> tuple[float, float]:
     """Smallest radius with no visible points outside, and the noisy number outside.
 
     From the outside, shells are added until their count exceeds TAIL standard
-    deviations of its noise. If it never does, the radius is the largest one.
+    deviations of its noise, and a least number. If it never does, the radius is the
+    largest one.
     """
     # Noise of a sum of m counts: sqrt(m) standard deviations.
     outside = np.cumsum(counts)
     limits = TAIL * stddev * np.sqrt(np.arange(1, len(counts) + 1))
-    visible = np.flatnonzero(outside > limits)
+    is_visible = (outside > np.maximum(limits, least)) | (counts > max(SHELL_TAIL * stddev, least))
+    visible = np.flatnonzero(is_visible)
     first = int(visible[0]) if len(visible) else 0
     n_outside = float(outside[first - 1]) if first else 0.0
     return max(float(radii[first]), MIN_HALF_WIDTH), max(n_outside, 0.0)
@@ -336,7 +401,8 @@ def _release_step(
 ) -> np.ndarray:
     """Release the mean of differences to the center, each clipped to the radius."""
     # In radii a record adds a vector of L2 norm 1, and of L1 norm sqrt(d).
-    noise = plan.noise(math.sqrt(plan.n_features) * SCALE, SCALE)
+    l1 = math.sqrt(plan.n_features) * SCALE
+    noise = plan.noise(plan.mean_cost, l1, SCALE)
     answer = curator.release(ClippedSum(center, radius), sums=noise)
     return answer["sums"][0] / SCALE * (radius / plan.n_points)
 
@@ -346,20 +412,24 @@ def _release_cube(
     plan: ZoomPlan,
     center: np.ndarray,
     radii: np.ndarray,
-) -> Zoom:
+    least: float,
+) -> tuple[np.ndarray, float, float]:
     """Find a cube by both ends of every column; its side is the widest column."""
     # A record is in one shell of each of d columns: L1 norm d, L2 norm sqrt(d).
     d = plan.n_features
-    noise = plan.noise(d * SCALE, math.sqrt(d) * SCALE)
+    noise = plan.noise(plan.last_cost, d * SCALE, math.sqrt(d) * SCALE)
     answer: dict[str, Any] = curator.release(SideCounts(center, radii), counts=noise)
     counts = answer["counts"][0] / SCALE
-    stddev = plan.count_stddev
-    sides = [_find_radius(side, radii, stddev) for column in counts for side in column]
+    stddev = plan.stddev(plan.last_cost, d, math.sqrt(d))
+    sides = [
+        _find_radius(side, radii, stddev, least / (2 * d))
+        for column in counts
+        for side in column
+    ]
 
     # By column: the lengths below and above the center.
     lengths, n_outside = np.array(sides).reshape(d, 2, 2).T
     below, above = lengths
     middle = center + (above - below) / 2
     half_width = float((above + below).max() / 2)
-    total_outside = float(n_outside.T.sum())
-    return Zoom(plan.share, middle, half_width, math.sqrt(d), total_outside)
+    return middle, half_width, float(n_outside.T.sum())

@@ -90,11 +90,11 @@ class ZoomedMethod:
                 f"zoom={method.zoom:g} needs a curator that holds all points, and "
                 f"{type(curator).__name__} does not: leave zoom out"
             )
-        zoom = find_domain(curator, self.plan)
+        zoom = find_domain(curator, self.plan, compress=method.compresses_tails)
         if zoom is None:
             curator.persist_points()
             return curator, None
-        return curator.rescale(zoom.center, zoom.half_width, zoom.radius), zoom
+        return curator.rescale(zoom.center, zoom.half_width, zoom.scale), zoom
 
     @cached_property
     def _requested_plan(self) -> ZoomPlan | None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pkm.compute import Points
+from pkm.compute import Points, Symlog
 from pkm.compute.storage.blocks import Blocks, Shards
 from pkm.compute.storage.dask_points import DaskPoints
 from pkm.privacy.budget import Adjacency
@@ -53,6 +53,9 @@ class BaseCurator:
     radius : float
         Radius of a ball about the midpoint that holds all points, in half-widths:
         sqrt(d), or less if points were clipped to a smaller ball.
+    scale : Symlog
+        Scale of the grid. It is linear up to the half-width, unless a zoom compressed
+        what is farther out.
     serves : tuple of type
         The queries that it answers, those on its views included.
     required_adjacency : Adjacency or None
@@ -92,6 +95,7 @@ class BaseCurator:
         self.public_seeds = streams.public_seeds
         self.domain = full_domain(domain, self.n_features)
         self.radius = math.sqrt(self.n_features)
+        self.scale = Symlog(1.0, 0.0, by_norm=False)
         self._set_up()
 
     def _set_up(self) -> None:

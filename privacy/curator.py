@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from pkm.compute import Points, digitize, hyperplane_sides, middle_and_half_width
+from pkm.compute import Points, Symlog, digitize, hyperplane_sides, middle_and_half_width
 from pkm.compute.storage.blocks import Shards
 from pkm.privacy.base import BaseCurator, DisclosureError
 from pkm.privacy.budget import Adjacency
@@ -108,12 +108,11 @@ class Curator(BaseCurator):
     )
 
     def rescale(
-        self, center: np.ndarray, half_width: float, radius: float
+        self, center: np.ndarray, half_width: float, scale: Symlog
     ) -> "Curator":
         """Return a curator of the points in a smaller domain, with the same ledger.
 
-        Nothing is released: the points are clipped to the domain and quantized again,
-        on its grid.
+        Nothing is released: the points are quantized again, on the grid of the domain.
 
         Parameters
         ----------
@@ -121,9 +120,9 @@ class Curator(BaseCurator):
             Center of the new domain, released or public, in half-widths of this one.
         half_width : float
             Half-width of the new domain in every feature, in half-widths of this one.
-        radius : float
-            Radius of the ball that points are clipped to, in half-widths of the new
-            domain; at sqrt(d) the ball holds the whole domain.
+        scale : Symlog
+            Where points outside the domain are on its grid. By norm, all points are
+            then in a ball.
 
         Returns
         -------
@@ -133,7 +132,8 @@ class Curator(BaseCurator):
         --------
         >>> from pkm.privacy import NoiseStreams
         >>> curator = Curator(np.array([[600], [700]]), None, NoiseStreams([0]))
-        >>> inner = curator.rescale(np.array([0.0]), 0.02, 1.0)
+        >>> clipped = Symlog(50.0, 0.0, by_norm=False)
+        >>> inner = curator.rescale(np.array([0.0]), 0.02, clipped)
         >>> inner.domain.ravel().tolist(), inner.disclose().ravel().tolist()
         ([-0.02, 0.02], [30000.0, 35000.0])
         """
@@ -143,11 +143,13 @@ class Curator(BaseCurator):
             [center - half_width, center + half_width]
         )
         rescale = partial(
-            Points.rescale, center=center, half_width=half_width, radius=radius
+            Points.rescale, center=center, half_width=half_width, scale=scale
         )
         shards = self._shards.map(rescale).persist()
         inner = type(self)(shards, self._ledger, self._streams, domain)
-        inner.radius = min(radius, inner.radius)
+        inner.scale = scale
+        if scale.by_norm:
+            inner.radius = 1.0
         # One count of rounds for both: they share the ledger and the noise streams.
         inner._rounds = self._rounds
         inner.is_zoomed = isinstance(shards, Shards)

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from pkm.compute.simd.threads import map_ranges
+from pkm.compute.storage.symlog import Symlog
 
 #: Grid steps per half-width of the domain, hence the largest coordinate of a point.
 SCALE = 1 << 16
@@ -226,9 +227,9 @@ class Points:
         self,
         center: np.ndarray,
         half_width: float,
-        radius: float,
+        scale: Symlog,
     ) -> "Points":
-        """Quantize the points again on the grid of a smaller domain, clipped to it.
+        """Quantize the points again on the grid of a smaller domain.
 
         Parameters
         ----------
@@ -236,10 +237,8 @@ class Points:
             Center of the new domain, in half-widths of this one.
         half_width : float
             Half-width of the new domain in every feature, in half-widths of this one.
-        radius : float
-            Points are clipped to the ball of this radius about the center, in new
-            half-widths, and then to the new domain; from sqrt(d) on the ball holds the
-            whole domain.
+        scale : Symlog
+            Where points beyond the half-width are on the grid.
 
         Returns
         -------
@@ -250,16 +249,19 @@ class Points:
         Examples
         --------
         >>> points, _ = Points.quantize(np.array([[0.0501]]), -np.ones(1), np.ones(1))
-        >>> float(points.rescale(np.array([0.05]), 0.001, 1.0).rows[0, 0]) / SCALE
+        >>> clipped = Symlog(2000.0, 0.0, by_norm=False)
+        >>> inner = points.rescale(np.array([0.05]), 0.001, clipped)
+        >>> float(inner.rows[0, 0]) / SCALE
         0.100006103515625
         """
-        remainders = read_remainders(self)
         rows = _requantize(
             self.rows,
-            remainders,
+            read_remainders(self),
             center,
             half_width,
-            radius,
+            scale.softness,
+            scale.linear_part,
+            scale.by_norm,
         )
         return Points(rows, square_norms(rows), n_null=self.n_null)
 
@@ -362,7 +364,9 @@ def _requantize(
     remainders: np.ndarray,
     center: np.ndarray,
     half_width: float,
-    radius: float,
+    softness: float,
+    linear_part: float,
+    by_norm: bool,
 ) -> np.ndarray:
     n, d = rows.shape
     new_rows = np.empty_like(rows)
@@ -391,14 +395,19 @@ def _requantize(
         for j in range(n_values):
             positions[j] = (positions[j] / SCALE - centers[j]) / half_width
 
-        # Factor of the norm clipping of each point.
+        # Scale of each point, or of each value.
         for b in range(n_points):
             squared = 0.0
-            for j in range(b * d, (b + 1) * d):
-                squared += positions[j] * positions[j]
-            factor = min(1.0, radius / np.sqrt(squared)) if squared > 0.0 else 1.0
+            if by_norm:
+                for j in range(b * d, (b + 1) * d):
+                    squared += positions[j] * positions[j]
+            factor = linear_part * _shorten(np.sqrt(squared), softness)
             for j in range(b * d, (b + 1) * d):
                 factors[j] = factor
+        if not by_norm:
+            for j in range(n_values):
+                if abs(positions[j]) > 1.0:
+                    factors[j] *= _shorten(abs(positions[j]), softness)
 
         # Clip to [-1, 1] and round to whole grid steps. Comparisons are faster than min
         # and max, which handle NaN.
@@ -408,6 +417,15 @@ def _requantize(
             position = position if position < 1.0 else 1.0
             new_values[start + j] = np.rint(position * SCALE)
     return new_rows
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _shorten(length: float, softness: float) -> float:
+    """Factor that a length is multiplied by; see :class:`Symlog`."""
+    if length <= 1.0:
+        return 1.0
+    beyond = softness * np.log1p((length - 1.0) / softness) if softness > 0.0 else 0.0
+    return (1.0 + beyond) / length
 
 
 def _quantize_rows(

@@ -299,6 +299,7 @@ class KaplanStemmer(CoresetMethod):
     batched = False
     supports_chunks = True
     benefits_from_ball = True
+    compresses_tails = True
 
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
@@ -536,7 +537,9 @@ class KaplanStemmer(CoresetMethod):
         if schedule.n_swaps == 0:
             counts = _count_nearest(buckets, candidates, schedule.selection_mu)
             deviation = 1 / schedule.selection_mu
-            centers = _cluster_candidates(candidates, counts, deviation, k, generator)
+            linear = curator.scale.expand(candidates / SCALE)
+            centers = _cluster_candidates(linear, counts, deviation, k, generator)
+            centers = curator.scale.compress(centers) * SCALE
         else:
             centers = private_local_search(
                 buckets,
@@ -607,12 +610,13 @@ class KaplanStemmer(CoresetMethod):
         # Draw a hash: intervals of the width along random directions.
         d = buckets.n_features
         projections = self._n_projections(d)
-        width *= buckets.radius
+        width *= buckets.bulk_radius
         hashing = euclidean_hash(generator, projections, d, width)
 
         # Release the codes and counts of the large buckets.
         min_count = buckets.n_remaining / (SMALLEST_CLUSTER * self.n_clusters)
         noise = buckets.histogram_noise(schedule.histogram_mu, schedule.delta)
+        min_count = min(min_count, 5 / schedule.histogram_mu)
         query = BucketCounts(hashing, min_count)
         codes, counts = buckets.release(query, counts=noise)["counts"]
         centers = buckets.clip(hashing.cell_centers(codes))
@@ -621,8 +625,8 @@ class KaplanStemmer(CoresetMethod):
         # Radii that points are clipped to. A coarse average must be within the radius
         # of the fine one, so that its bias by clipping hardly matters. Buckets that use
         # all features are cubes: half of their diagonal clips nothing.
-        coarse = COARSE_RADIUS * buckets.radius
-        fine = max(width, schedule.fine_radius * buckets.radius)
+        coarse = COARSE_RADIUS * buckets.bulk_radius
+        fine = max(width, schedule.fine_radius * buckets.bulk_radius)
         radii = [coarse, min(fine, coarse)]
         if schedule.n_averages == 1:
             radii = [width * math.sqrt(projections) / 2]
@@ -666,7 +670,7 @@ def _refine(
     centers: np.ndarray, points: ClippedPoints, schedule: HashSchedule
 ) -> np.ndarray:
     """Move centers (k, d), int64, by noisy Lloyd steps; average them over the last."""
-    radius = schedule.lloyd_radius * points.radius
+    radius = schedule.lloyd_radius * points.bulk_radius
     if schedule.shells_mu > 0:
         radius = _release_radius(points, centers, radius, schedule.shells_mu)
     refinement = schedule.refinement

@@ -7,7 +7,6 @@ alone. These are public, so that the choice costs nothing. See docs/synopsis.md.
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -23,7 +22,6 @@ from pkm.methods.trees.quadtree import (
     TreeParameters,
     TreeSchedule,
 )
-from pkm.methods.zoom import ZoomPlan, insufficient_budget
 from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
 
 # These constants were chosen on generated sets and five real ones: celltype, letters,
@@ -39,16 +37,9 @@ LLOYD_STEPS = 6  # after hashing
 # Upper limit of a released radius of Lloyd steps, in radii of the ball. A smaller
 # limit would bias the means of wide or skewed clusters.
 LARGEST_RADIUS = 0.5
-# Shares of the budget for a zoom: the default, and the upper limits before a quadtree
-# and before hashing, which gains more from a smaller domain.
+# Least and largest share of the budget for a zoom.
 ZOOM_SHARE = 0.1
-MAX_ZOOM_SHARE_QUADTREE = 0.2
-MAX_ZOOM_SHARE_HASHING = 0.35
-ZOOM_SHARE_STEP = 0.05
-# A zoom is made before hashing up to these errors (docs/zoom.md, The guard): of a mean,
-# in radii, and of a count, in n.
-MAX_MEAN_ERROR = 0.2
-MAX_COUNT_ERROR = 1 / 12
+MAX_ZOOM_SHARE = 0.6
 # The next five are n epsilon / k, the signal-to-noise ratio under Laplace noise. Counts
 # of a tree are made nonnegative from here on, in up to two features or in more:
 TREE_SNR_FEW_FEATURES = 40.0
@@ -59,9 +50,6 @@ FEW_FEATURES = 2
 DEEP_SNR = 100.0
 FINER_SNR_ONE_FEATURE = 150.0
 HIGH_SNR = 300.0
-# Largest error of a zoom's counts before a deep tree, in n / k: a zoom must not cut off
-# small clusters, which such a tree finds.
-MAX_COUNT_ERROR_DEEP = 1 / 25
 
 Synopsis = Literal["quadtree", "hashing"]
 
@@ -133,14 +121,6 @@ NONNEGATIVE = replace(FINER, min_snr=0.0, find_leaves=nonnegative_leaves)
 DEEP_NONNEGATIVE = replace(DEEP, min_snr=0.0, find_leaves=nonnegative_leaves)
 
 
-def _is_too_noisy(plan: ZoomPlan) -> bool:
-    """Whether a zoom would find too little even for hashing."""
-    return (
-        plan.mean_error > MAX_MEAN_ERROR
-        or plan.count_stddev > MAX_COUNT_ERROR * plan.n_points
-    )
-
-
 class SynopsisKMeans(PrivateKMeans):
     """k-means on the private synopsis that suits the shape of the data.
 
@@ -196,6 +176,8 @@ class SynopsisKMeans(PrivateKMeans):
     batched = False  # its parts are not
     supports_chunks = True
     benefits_from_ball = True
+    compresses_tails = True
+    max_zoom = MAX_ZOOM_SHARE
 
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
@@ -218,32 +200,6 @@ class SynopsisKMeans(PrivateKMeans):
             n_points, n_features, self.n_clusters, self.epsilon, delta
         )
 
-    def zoom_plan(
-        self,
-        n_points: int,
-        n_features: int,
-    ) -> ZoomPlan | None:
-        """The releases that find a domain; see :meth:`PrivateKMeans.zoom_plan`.
-
-        It has the smallest share that suffices, in steps from ``zoom``.
-        """
-        if not self.zoom:
-            return None
-        is_quadtree = self.choose(n_points, n_features) == "quadtree"
-        most = MAX_ZOOM_SHARE_QUADTREE if is_quadtree else MAX_ZOOM_SHARE_HASHING
-        largest = max(self.zoom, most)
-        steps = np.arange(self.zoom, largest, ZOOM_SHARE_STEP)
-        shares = [*steps.round(4).tolist(), largest]
-        for share in shares:
-            plan = self.plan_share(share, n_features, n_points, self.epsilon)
-            if plan.is_affordable or not (is_quadtree or _is_too_noisy(plan)):
-                is_needed = self.require_zoom or not is_quadtree
-                return plan if is_needed or self._keeps_all_clusters(plan) else None
-        if self.require_zoom:
-            plan_for = partial(self.plan_share, largest, n_features)
-            raise ValueError(insufficient_budget(plan_for, n_points, self.epsilon))
-        return None
-
     def choose_tree(
         self,
         n_points: int,
@@ -260,14 +216,6 @@ class SynopsisKMeans(PrivateKMeans):
         if n_features == 1:
             return FINER if snr >= FINER_SNR_ONE_FEATURE else NONNEGATIVE
         return DEEP_NONNEGATIVE if snr >= DEEP_SNR else NONNEGATIVE
-
-    def _keeps_all_clusters(self, plan: ZoomPlan) -> bool:
-        """Whether a zoom cuts off no cluster that a finer tree would find."""
-        if self.choose_tree(plan.n_points, plan.n_features) is BALANCED:
-            return True
-        return (
-            plan.count_stddev <= MAX_COUNT_ERROR_DEEP * plan.n_points / self.n_clusters
-        )
 
     def schedule(
         self,

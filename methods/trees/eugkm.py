@@ -225,7 +225,8 @@ class EUGkM(PrivateKMeans):
         cells = intervals, positions, weights[tuple(positions.T)]
         leaves = gather_leaves([cells], float(n))
         generator = curator.public_rng()
-        return leaves.cluster(self.n_clusters, self.n_init, generator)[None]
+        centers = leaves.cluster(self.n_clusters, self.n_init, generator)
+        return snap_centers(centers)[None]
 
 
 class GaussianEUGkM(EUGkM):

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pkm.methods.weighted_kmeans import weighted_kmeans
-from pkm.privacy import SCALE, snap_centers
+from pkm.compute import Symlog
+from pkm.privacy import SCALE
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,27 @@ class Leaves:
             self.weights[indices],
         )
 
+    def expand(self, scale: Symlog) -> "Leaves":
+        """Return the leaves on a linear scale, in grid steps of its linear part."""
+        half_sides = self.sides[:, None] / 2 / SCALE
+        middle = self.midpoints / SCALE
+        lower = scale.expand(middle - half_sides)
+        upper = scale.expand(middle + half_sides)
+        return Leaves(
+            scale.expand(middle) * SCALE,
+            np.abs(upper - lower).max(axis=1) * SCALE,
+            self.weights,
+        )
+
     def cluster(
         self,
         k: int,
         n_init: int,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        """Find centers (at most k, d), int64, by k-means on the weighted midpoints."""
+        """Find centers (at most k, d), float64, by k-means on the weighted midpoints."""
         seed = int(generator.integers(2**32))
-        centers = weighted_kmeans(self.midpoints, self.weights, k, n_init, seed)
-        return snap_centers(centers)
+        return weighted_kmeans(self.midpoints, self.weights, k, n_init, seed)
 
 
 def gather_leaves(

@@ -14,7 +14,6 @@ from scipy.spatial.distance import cdist
 from pkm.methods.coreset import project_onto_simplex
 from pkm.methods.trees.leaves import Leaves, gather_leaves
 from pkm.methods.trees.quadtree import average_with_children
-from pkm.privacy import snap_centers
 
 # Chosen on generated sets and on s1: the factors at the freeze of nonnegative counts,
 # the trimming at that of finer trees (docs/studies/synopsis.md).
@@ -102,13 +101,13 @@ def trimmed_means(
 
     Parameters
     ----------
-    centers : ndarray of shape (k, d), int64
+    centers : ndarray of shape (k, d), float64
         In grid steps.
     leaves : Leaves
 
     Returns
     -------
-    ndarray of shape (k, d), int64
+    ndarray of shape (k, d), float64
         After three rounds. In each, leaves are assigned to their nearest center. Leaves
         are averaged if they are at most three times as far from it as the cluster's
         median record; others are mostly noise. A center without leaves does not move.
@@ -117,12 +116,12 @@ def trimmed_means(
     --------
     >>> midpoints = np.array([[0.0], [20.0], [900.0]])
     >>> leaves = Leaves(midpoints, np.ones(3), np.array([4.0, 4.0, 1.0]))
-    >>> trimmed_means(np.array([[50]]), leaves).tolist()
-    [[10]]
+    >>> trimmed_means(np.array([[50.0]]), leaves).tolist()
+    [[10.0]]
     """
     # Variance of a record that is uniform in its leaf.
     within_cell = centers.shape[1] * leaves.sides**2 / 12
-    means = centers.astype(np.float64)
+    means = centers.copy()
     for _ in range(TRIM_ROUNDS):
         # Assign leaves to their nearest center.
         squares = cdist(leaves.midpoints, means, "sqeuclidean")
@@ -139,4 +138,4 @@ def trimmed_means(
             # Average the leaves that are not much farther.
             near = leaves.take(np.sort(members[distances[members] <= farthest]))
             means[cluster] = np.average(near.midpoints, axis=0, weights=near.weights)
-    return snap_centers(means)
+    return means

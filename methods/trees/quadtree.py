@@ -30,6 +30,7 @@ from pkm.privacy import (
     Laplace,
     PrivacyClaim,
     SumsAndCounts,
+    snap_centers,
 )
 
 MAX_FEATURES = int(math.log2(MAX_CELLS))  # a grid has at least two intervals in each
@@ -45,6 +46,8 @@ MIN_LEAF_FACTOR = 1.0
 # Laplace noise. Below the first there is one grid, below the second no Lloyd step.
 TREE_SNR = 70.0
 STEP_SNR = 400
+# Smallest count of a leaf beyond the linear part of the grid: in standard deviations.
+TAIL_FACTOR = 4.0
 
 
 def consistent_levels(
@@ -210,6 +213,18 @@ def consistent_leaves(
     return select_leaves(counts, thresholds, smallest, total)
 
 
+def drop_noisy_tails(
+    leaves: Leaves,
+    deviations: np.ndarray,
+    linear_part: float,
+) -> Leaves:
+    """Leave out leaves beyond the linear part of the grid that may be noise alone."""
+    outside = (np.abs(leaves.midpoints) > linear_part * SCALE).any(axis=1)
+    levels = np.rint(np.log2(2 * SCALE / leaves.sides)).astype(int)
+    limits = TAIL_FACTOR * np.append(0.0, deviations)[levels]
+    return leaves.take(np.flatnonzero(~outside | (leaves.weights > limits)))
+
+
 @dataclass(frozen=True)
 class TreeParameters:
     """Levels of a tree, their shares of epsilon, and how its leaves are found.
@@ -336,6 +351,7 @@ class QuadtreeKMeans(PrivateKMeans):
         "n_init": Integer(1),
     }
     supports_chunks = True
+    compresses_tails = True
     batched = False  # millions of cells for one replicate at a time
 
     epsilon: float = 1.0
@@ -419,14 +435,23 @@ class QuadtreeKMeans(PrivateKMeans):
         # Find the leaves, and cluster their weighted midpoints.
         tree = schedule.tree
         deviations = math.sqrt(2) / epsilons
-        leaves = tree.find_leaves(counts, deviations, float(curator.n_points))
-        centers = leaves.cluster(self.n_clusters, self.n_init, curator.public_rng())
+        total = float(curator.n_points)
+        lin = curator.scale.linear_part
+        saved = [c.copy() for c in counts] if lin < 1 else None
+        leaves = tree.find_leaves(counts, deviations, total)
+        if lin < 1:
+            from pkm.methods.trees.tails import replace_tails
+            leaves = replace_tails(leaves, saved, deviations, lin, total)
+        linear = leaves.expand(curator.scale)
+        centers = linear.cluster(self.n_clusters, self.n_init, curator.public_rng())
 
         # Make a Lloyd step; without one the centers are only post-processed.
         if schedule.step_epsilon == 0:
             if tree.postprocess is not None:
-                centers = tree.postprocess(centers, leaves)
+                centers = tree.postprocess(centers, linear)
+            centers = snap_centers(curator.scale.compress(centers / SCALE) * SCALE)
             return centers[None], 1
+        centers = snap_centers(curator.scale.compress(centers / SCALE) * SCALE)
         d = curator.n_features
         noise = step_noise(d, schedule.step_epsilon)
         within_cell = d * leaves.sides**2 / 12  # variance of a uniform point

@@ -65,6 +65,7 @@ class ClippedPoints(View):
         self.n_remaining = curator.n_points
         self.n_features = curator.n_features
         self.radius = min(radius, math.sqrt(self.n_features))
+        self.bulk_radius = self.radius * curator.scale.linear_part
         # A zoom has clipped the points to this ball already, but for rounding, and they
         # are in memory for this run alone: points outside are rewritten in place.
         in_place = curator.is_zoomed and self.radius == curator.radius

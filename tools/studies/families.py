@@ -1,0 +1,235 @@
+"""Costs of a method on generated families of data sets, on which constants are chosen.
+
+Each family is a kind of data that was hard for a private synopsis: wide bounds, small
+groups far away, heavy tails, many columns. The last one draws everything at random. Run
+``python tools/studies/families.py --help`` from the root of the repository.
+"""
+
+import argparse
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from sklearn.cluster import KMeans
+
+from pkm.methods import SynopsisKMeans
+
+EPSILONS = (0.25, 1.0, 4.0)
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set, its public bounds, and the number of clusters."""
+
+    points: np.ndarray
+    bounds: np.ndarray
+    n_clusters: int
+
+
+def blobs(
+    rng: np.random.Generator,
+    sizes: np.ndarray,
+    n_features: int,
+    *,
+    spread: float = 0.05,
+    width: float = 1.0,
+) -> np.ndarray:
+    """Gaussian clusters of given sizes with centers in the cube [-width, width]."""
+    centers = rng.uniform(-width, width, (len(sizes), n_features))
+    means = np.repeat(centers, sizes, axis=0)
+    return means + spread * rng.standard_normal(means.shape)
+
+
+def even(n_points: int, n_clusters: int) -> np.ndarray:
+    """Sizes of n_clusters clusters of the same size."""
+    return np.full(n_clusters, n_points // n_clusters)
+
+
+def widen(
+    rng: np.random.Generator, points: np.ndarray, factor: float, n_clusters: int
+) -> Data:
+    """Public bounds that are wider than the points' own by a factor, anywhere about."""
+    lower = points.min(axis=0)
+    upper = points.max(axis=0)
+    middle = (lower + upper) / 2
+    own_half = max(float((upper - lower).max()) / 2, 1e-9)
+    half = own_half * factor
+    middle = middle + rng.uniform(-1, 1, len(middle)) * (half - own_half)
+    return Data(points, np.array([middle - half, middle + half]), n_clusters)
+
+
+def plain(rng: np.random.Generator, factor: float) -> Data:
+    """Ten clusters in two to sixteen columns, 5,000 records."""
+    d = int(rng.choice([2, 3, 5, 8, 16]))
+    return widen(rng, blobs(rng, even(5000, 10), d, spread=0.1), factor, 10)
+
+
+def wide(rng: np.random.Generator, d: int) -> Data:
+    """Defect a: few columns and records, bounds 100 to 10,000 times too wide."""
+    k = int(rng.integers(3, 9))
+    n = int(k * rng.integers(150, 900))
+    factor = float(10 ** rng.uniform(2, 4))
+    return widen(rng, blobs(rng, even(n, k), d), factor, k)
+
+
+def far_clusters(rng: np.random.Generator) -> Data:
+    """Defect b: clusters of 1 % of the records far away, in four to eight columns."""
+    d = int(rng.integers(4, 9))
+    n = int(rng.choice([20_000, 60_000]))
+    main = blobs(rng, even(int(0.97 * n), 4), d, spread=0.1)
+    far = blobs(rng, even(int(0.03 * n), 3), d, spread=0.1, width=10.0)
+    return widen(rng, np.concatenate([main, far]), 1.1, 7)
+
+
+def far_rows(rng: np.random.Generator) -> Data:
+    """Defect e: 1 % of the rows 20 times as far as the clusters."""
+    d = int(rng.integers(3, 9))
+    n = 20_000
+    main = blobs(rng, even(n - 200, 8), d, spread=0.1)
+    far = rng.standard_normal((200, d))
+    far *= 20 * math.sqrt(d / 3) / np.linalg.norm(far, axis=1, keepdims=True)
+    return widen(rng, np.concatenate([main, far]), 1.1, 8)
+
+
+def many_columns(rng: np.random.Generator) -> Data:
+    """Defect f: 16 clusters of 312 records in 64 columns."""
+    return widen(rng, blobs(rng, even(4992, 16), 64, spread=0.2), 1.5, 16)
+
+
+def skewed_sizes(rng: np.random.Generator) -> Data:
+    """Defect f: sizes from 1 to 100 in five columns."""
+    sizes = np.geomspace(60, 6000, 8).astype(int)
+    return widen(rng, blobs(rng, sizes, 5, spread=0.1), 1.5, 8)
+
+
+def starved(rng: np.random.Generator) -> Data:
+    """Defect g: 50 clusters of 20 records in 32 columns."""
+    return widen(rng, blobs(rng, even(1000, 50), 32, spread=0.2), 1.5, 50)
+
+
+def wide_columns(rng: np.random.Generator) -> Data:
+    """Defect h: 16 to 64 columns, 1,500 records, bounds 100 to 10,000 times too wide."""
+    d = int(rng.choice([16, 32, 64]))
+    factor = float(10 ** rng.uniform(2, 4))
+    return widen(rng, blobs(rng, even(1500, 5), d, spread=0.2), factor, 5)
+
+
+def two_groups(rng: np.random.Generator) -> Data:
+    """Defect i: two groups of 0.5 % far out on both sides, one to three columns."""
+    d = int(rng.integers(1, 4))
+    main = blobs(rng, even(19_800, 3), d)
+    direction = rng.standard_normal(d)
+    direction *= 30 / np.linalg.norm(direction)
+    groups = np.repeat([direction, -direction], 100, axis=0)
+    groups += 0.05 * rng.standard_normal(groups.shape)
+    return widen(rng, np.concatenate([main, groups]), 1.1, 5)
+
+
+def anything(rng: np.random.Generator) -> Data:
+    """Draw columns, clusters, sizes, shapes, tails, steps of values and bounds."""
+    d = int(2 ** rng.uniform(0, 6))
+    k = int(2 ** rng.uniform(1, 5))
+    n = int(10 ** rng.uniform(3, 4.7))
+    shares = rng.dirichlet(np.full(k, rng.choice([0.5, 2.0, 50.0])))
+    sizes = np.maximum((n * shares).astype(int), 1)
+    points = blobs(rng, sizes, d, spread=float(rng.choice([0.05, 0.1, 0.3])))
+    shape = rng.choice(["round", "stretched", "skewed", "tails", "integers"])
+    if shape == "stretched":
+        points = points @ (rng.standard_normal((d, d)) / math.sqrt(d))
+    elif shape == "skewed":
+        points = np.exp(points)
+    elif shape == "tails":
+        points *= (1 + rng.pareto(2.5, (len(points), 1)))
+    elif shape == "integers":
+        points = np.rint(5 * points)
+    return widen(rng, points, float(10 ** rng.uniform(0.1, 4)), k)
+
+
+FAMILIES: dict[str, Callable[[np.random.Generator], Data]] = {
+    "plain2": lambda rng: plain(rng, 2.0),
+    "plain10": lambda rng: plain(rng, 10.0),
+    "wide2": lambda rng: wide(rng, 2),
+    "wide3": lambda rng: wide(rng, 3),
+    "far_clusters": far_clusters,
+    "far_rows": far_rows,
+    "many_columns": many_columns,
+    "skewed_sizes": skewed_sizes,
+    "starved": starved,
+    "wide_columns": wide_columns,
+    "two_groups": two_groups,
+    "anything": anything,
+}
+
+
+def cost(points: np.ndarray, centers: np.ndarray) -> float:
+    """Sum of squared distances to the nearest center."""
+    total = 0.0
+    for block in np.array_split(points, max(1, len(points) // 4096)):
+        squares = ((block[:, None] - centers[None]) ** 2).sum(axis=2)
+        total += float(squares.min(axis=1).sum())
+    return total
+
+
+def measure(
+    family: str,
+    n_sets: int,
+    n_seeds: int,
+    first: int,
+) -> Iterator[dict[str, float | str]]:
+    """Ratios of the cost to that of the best of five k-means runs, and the mean's."""
+    for number in range(first, first + n_sets):
+        rng = np.random.default_rng([number, *family.encode()])
+        data = FAMILIES[family](rng)
+        points = data.points
+        k = data.n_clusters
+        reference = KMeans(k, n_init=5, random_state=0).fit(points)
+        least = cost(points, reference.cluster_centers_)
+        of_mean = cost(points, points.mean(axis=0, keepdims=True)) / least
+        for epsilon in EPSILONS:
+            for seed in range(n_seeds):
+                model = SynopsisKMeans(
+                    k, epsilon=epsilon, bounds=tuple(data.bounds), random_state=seed
+                )
+                ratio = cost(points, model.fit(points).cluster_centers_) / least
+                yield {
+                    "family": family,
+                    "set": number,
+                    "epsilon": epsilon,
+                    "ratio": ratio,
+                    "mean": of_mean,
+                }
+
+
+def main() -> None:
+    """Print geometric means over sets of the median and 90th percentile of seeds."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("families", nargs="*", default=list(FAMILIES))
+    parser.add_argument("--sets", type=int, default=5, help="data sets of a family")
+    parser.add_argument("--seeds", type=int, default=5, help="fits of a data set")
+    parser.add_argument("--first", type=int, default=0, help="number of the first set")
+    parser.add_argument("--rows", help="write all ratios to this CSV file")
+    options = parser.parse_args()
+    rows = pd.DataFrame(
+        row
+        for family in options.families
+        for row in measure(family, options.sets, options.seeds, options.first)
+    )
+    if options.rows:
+        rows.to_csv(options.rows, index=False)
+    logs = rows.assign(ratio=np.log(rows["ratio"]), mean=np.log(rows["mean"]))
+    sets = logs.groupby(["family", "set", "epsilon"], sort=False)
+    table = pd.DataFrame(
+        {
+            "median": sets["ratio"].median(),
+            "p90": sets["ratio"].quantile(0.9),
+            "mean only": sets["mean"].first(),
+        }
+    )
+    means = np.exp(table.groupby(["family", "epsilon"], sort=False).mean())
+    print(means.unstack("epsilon").round(3).to_string())
+
+
+if __name__ == "__main__":
+    main()
