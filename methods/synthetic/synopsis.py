@@ -39,7 +39,7 @@ LLOYD_STEPS = 6  # after hashing
 LARGEST_RADIUS = 0.5
 # Least and largest share of the budget for a zoom.
 ZOOM_SHARE = 0.1
-MAX_ZOOM_SHARE = 0.6
+MAX_ZOOM_SHARE = 0.5
 # The next five are n epsilon / k, the signal-to-noise ratio under Laplace noise. Counts
 # of a tree are made nonnegative from here on, in up to two features or in more:
 TREE_SNR_FEW_FEATURES = 40.0

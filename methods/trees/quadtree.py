@@ -46,6 +46,7 @@ MIN_LEAF_FACTOR = 1.0
 # Laplace noise. Below the first there is one grid, below the second no Lloyd step.
 TREE_SNR = 70.0
 STEP_SNR = 400
+NEAR = 4.0
 # Smallest count of a leaf beyond the linear part of the grid: in standard deviations.
 TAIL_FACTOR = 4.0
 
@@ -441,7 +442,8 @@ class QuadtreeKMeans(PrivateKMeans):
         leaves = tree.find_leaves(counts, deviations, total)
         if lin < 1:
             from pkm.methods.trees.tails import replace_tails
-            leaves = replace_tails(leaves, saved, deviations, lin, total)
+            near = float(curator.scale.compress(np.full((1,1), NEAR))[0, 0])
+            leaves = replace_tails(leaves, saved, deviations, near, total)
         linear = leaves.expand(curator.scale)
         centers = linear.cluster(self.n_clusters, self.n_init, curator.public_rng())
 

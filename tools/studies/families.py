@@ -148,6 +148,7 @@ def anything(rng: np.random.Generator) -> Data:
 
 
 FAMILIES: dict[str, Callable[[np.random.Generator], Data]] = {
+    "few": lambda rng: widen(rng, blobs(rng, even(8000, 8), 2, spread=0.1), 3.0, 8),
     "plain2": lambda rng: plain(rng, 2.0),
     "plain10": lambda rng: plain(rng, 10.0),
     "wide2": lambda rng: wide(rng, 2),
