@@ -114,8 +114,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     batched: ClassVar[bool] = True
     #: Whether noise is smaller in a ball that holds all points than in a box.
     benefits_from_ball: ClassVar[bool] = False
-    #: Whether a zoom compresses points outside of the domain; otherwise they are clipped
-    #: to it.
+    #: Whether a zoom compresses what is outside of the domain, and does not clip it.
     compresses_tails: ClassVar[bool] = False
     #: Largest share of the budget that a zoom may take where ``zoom`` is too little.
     max_zoom: ClassVar[float] = 0.0

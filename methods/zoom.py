@@ -2,9 +2,10 @@
 
 A share of the budget is spent on a ball or a cube that holds nearly all points. It is
 found by noisy counts of shells about a center and by clipped means. The method then
-runs in it with the rest of the budget. Source: Biswas, Dong, Kamath, Ullman,
-"CoinPress" (NeurIPS 2020), whose steps these are, with counts of shells instead of a
-known radius. See docs/zoom.md.
+runs in it with the rest of the budget. Points outside are clipped to it or, for methods
+that can use them, compressed on a logarithmic scale. Source: Biswas, Dong, Kamath,
+Ullman, "CoinPress" (NeurIPS 2020), whose steps these are, with counts of shells instead
+of a known radius. See docs/zoom.md.
 
 Lengths are in half-widths of the domain unless a unit is named.
 """
@@ -31,20 +32,26 @@ from pkm.privacy import (
     gaussian_mu,
 )
 
-# These constants were chosen on generated sets and five real ones: celltype, letters,
-# shuttle, s1 and yeast.
+# These constants were chosen on the families of tools/studies/families.py.
 
 MANY_FEATURES = 4  # from here on a ball, for methods that support one
 FEW_FEATURES = 3  # up to here both ends of every column are found at the end
 # Rounds: a count of shells in each, clipped means between them.
 MIN_ROUNDS = 3
 MAX_ROUNDS = 8
-# Largest number of points outside a radius: in standard deviations of its noise, and,
-# where points outside are compressed, in n.
+# The guard, a public rule for when noise is small enough for a zoom. Largest errors of
+# a mean, in radii, and of a count, in n: in the first rounds, and in the last.
+MAX_MEAN_ERROR = 0.2
+MAX_COUNT_ERROR = 1 / 16
+MAX_LAST_ERROR = 1 / 28
+# A radius is the smallest with no more points outside than this: in standard deviations
+# of their noise, of all together and of a single shell; and, if they are compressed, in
+# n.
 TAIL = 2.5
 SHELL_TAIL = 4.0
 MAX_OUTSIDE = 0.05
-# How far points outside are compressed; see Symlog.
+# How much points outside are compressed; see Symlog. A tree of cells is coarser where
+# the compressed part is larger; hashing is not.
 SOFTNESS_BALL = 2.0
 SOFTNESS_CUBE = 0.5
 # Ratios of the radii of neighboring shells: in the first rounds, and in the last.
@@ -56,16 +63,11 @@ FINE_SHELLS = 31
 # the new grid.
 MIN_HALF_WIDTH = 2.0**-22
 MAX_RELATIVE_WIDTH = 0.9  # a larger domain, over the public one, is not used
-# The guard, a public rule for when noise is small enough for a zoom: the error of a
-# mean in radii; and NOISE_DEVIATIONS standard deviations of a count, in n.
-MAX_MEAN_ERROR = 0.2
-MAX_COUNT_ERROR = 1 / 16
-MAX_LAST_ERROR = 1 / 28
 
 
 @dataclass(frozen=True)
 class ZoomPlan(Schedule):
-    """The releases that find a domain, all at the same cost.
+    """The releases that find a domain.
 
     Attributes
     ----------
@@ -345,14 +347,9 @@ def find_domain(
 
     # The farthest that a point of the public domain can be, in half-widths.
     farthest = (1 + np.abs(center)) / half_width
-    if plan.ball:
-        scale = Symlog(
-            float(np.linalg.norm(farthest)), SOFTNESS_BALL * compress, by_norm=True
-        )
-    else:
-        scale = Symlog(
-            float(farthest.max()), SOFTNESS_CUBE * compress, by_norm=False
-        )
+    largest = float(np.linalg.norm(farthest) if plan.ball else farthest.max())
+    softness = SOFTNESS_BALL if plan.ball else SOFTNESS_CUBE
+    scale = Symlog(largest, softness if compress else 0.0, by_norm=plan.ball)
     return Zoom(plan.share, center, half_width, scale, n_outside)
 
 
@@ -379,14 +376,14 @@ def _find_radius(
 ) -> tuple[float, float]:
     """Smallest radius with no visible points outside, and the noisy number outside.
 
-    From the outside, shells are added until their count exceeds TAIL standard
-    deviations of its noise, and a least number. If it never does, the radius is the
-    largest one.
+    From the outside, shells are added until their count, or that of the last one, is
+    above its noise and a least number. If it never is, the radius is the largest one.
     """
     # Noise of a sum of m counts: sqrt(m) standard deviations.
     outside = np.cumsum(counts)
     limits = TAIL * stddev * np.sqrt(np.arange(1, len(counts) + 1))
-    is_visible = (outside > np.maximum(limits, least)) | (counts > max(SHELL_TAIL * stddev, least))
+    is_visible = outside > np.maximum(limits, least)
+    is_visible |= counts > max(SHELL_TAIL * stddev, least)
     visible = np.flatnonzero(is_visible)
     first = int(visible[0]) if len(visible) else 0
     n_outside = float(outside[first - 1]) if first else 0.0

@@ -9,7 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from pkm.compute import Points, Symlog, digitize, hyperplane_sides, middle_and_half_width
+from pkm.compute import (
+    Points,
+    Symlog,
+    digitize,
+    hyperplane_sides,
+    middle_and_half_width,
+)
 from pkm.compute.storage.blocks import Shards
 from pkm.privacy.base import BaseCurator, DisclosureError
 from pkm.privacy.budget import Adjacency

@@ -1,4 +1,4 @@
-"""Positions on a linear scale near an origin, and on a logarithmic scale farther out."""
+"""Positions on a linear scale near an origin, and on a logarithmic one beyond."""
 
 import math
 from dataclasses import dataclass

@@ -27,6 +27,7 @@ from pkm.privacy import (
     Laplace,
     PrivacyClaim,
     gaussian_mu,
+    snap_centers,
 )
 
 MIN_INTERVALS = 2
@@ -223,7 +224,7 @@ class EUGkM(PrivateKMeans):
 
         # k-means on the midpoints of the cells with positive weights: post-processing.
         cells = intervals, positions, weights[tuple(positions.T)]
-        leaves = gather_leaves([cells], float(n))
+        leaves = gather_leaves([cells]).or_domain(float(n))
         generator = curator.public_rng()
         centers = leaves.cluster(self.n_clusters, self.n_init, generator)
         return snap_centers(centers)[None]

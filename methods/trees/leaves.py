@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.compute import Symlog
+from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE
 
 
@@ -36,6 +36,23 @@ class Leaves:
             self.weights[indices],
         )
 
+    def append(self, others: "Leaves") -> "Leaves":
+        """Return these leaves and others behind them."""
+        return Leaves(
+            np.concatenate([self.midpoints, others.midpoints]),
+            np.concatenate([self.sides, others.sides]),
+            np.concatenate([self.weights, others.weights]),
+        )
+
+    def or_domain(self, total: float) -> "Leaves":
+        """Return the leaves; if there are none, the domain as a leaf of all records."""
+        if len(self.weights):
+            return self
+        n_features = self.midpoints.shape[1]
+        return Leaves(
+            np.zeros((1, n_features)), np.full(1, 2.0 * SCALE), np.array([total])
+        )
+
     def expand(self, scale: Symlog) -> "Leaves":
         """Return the leaves on a linear scale, in grid steps of its linear part."""
         half_sides = self.sides[:, None] / 2 / SCALE
@@ -54,23 +71,18 @@ class Leaves:
         n_init: int,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        """Find centers (at most k, d), float64, by k-means on the weighted midpoints."""
+        """Find at most k centers (m, d), float64, by k-means on the midpoints."""
         seed = int(generator.integers(2**32))
         return weighted_kmeans(self.midpoints, self.weights, k, n_init, seed)
 
 
-def gather_leaves(
-    grids: Sequence[tuple[int, np.ndarray, np.ndarray]],
-    total: float,
-) -> Leaves:
-    """Concatenate cells of several grids; without any cell the domain is the only leaf.
+def gather_leaves(grids: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> Leaves:
+    """Concatenate cells of several grids.
 
     Parameters
     ----------
     grids : sequence of tuple
         Number of intervals per feature, positions (m, d) and weights (m,) of the cells.
-    total : float
-        The public number of records.
 
     Returns
     -------
@@ -78,15 +90,10 @@ def gather_leaves(
 
     Examples
     --------
-    >>> leaves = gather_leaves([(4, np.array([[0], [3]]), np.array([7.0, 2.0]))], 9.0)
+    >>> leaves = gather_leaves([(4, np.array([[0], [3]]), np.array([7.0, 2.0]))])
     >>> (leaves.midpoints / SCALE).ravel().tolist(), (leaves.sides / SCALE).tolist()
     ([-0.75, 0.75], [0.5, 0.5])
     """
-    # Without any cell: the domain, which is a grid of one interval per feature.
-    if not any(len(weights) for _, _, weights in grids):
-        _, positions, _ = grids[0]
-        domain = np.zeros((1, positions.shape[1]))
-        grids = [(1, domain, np.array([total]))]
     midpoints = []
     sides = []
     weights = []

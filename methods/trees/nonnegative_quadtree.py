@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 
 from pkm.methods.coreset import project_onto_simplex
 from pkm.methods.trees.leaves import Leaves, gather_leaves
-from pkm.methods.trees.quadtree import average_with_children
+from pkm.methods.trees.levels import average_with_children
 
 # Chosen on generated sets and on s1: the factors at the freeze of nonnegative counts,
 # the trimming at that of finer trees (docs/studies/synopsis.md).
@@ -51,7 +51,7 @@ def nonnegative_leaves(
     Notes
     -----
     From the finest level up, counts are averaged with the sums of their children, as
-    for :func:`pkm.methods.trees.quadtree.consistent_levels`. From the coarsest down,
+    for :func:`pkm.methods.trees.levels.consistent_levels`. From the coarsest down,
     the counts of a split cell's children are projected onto the simplex of its count.
     Small noisy counts become zero.
 
@@ -90,7 +90,7 @@ def nonnegative_leaves(
         grids.append((len(level_counts), *leaves))
         split_cells = children[is_split]
         split_counts = child_counts[is_split]
-    return gather_leaves(grids, total)
+    return gather_leaves(grids).or_domain(total)
 
 
 def trimmed_means(

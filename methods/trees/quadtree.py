@@ -7,7 +7,6 @@ levels are counted, because a record lies in one cell of each. The noisy counts 
 which cells are split and which are leaves.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,9 @@ from pkm.methods.constraints import Integer, Real
 from pkm.methods.lloyd.noisy_steps import cluster_radii, shrunken_lloyd_step, step_noise
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.trees.eugkm import grid_intervals
+from pkm.methods.trees.far_leaves import cut_far_part, find_far_leaves
 from pkm.methods.trees.leaves import Leaves, gather_leaves
+from pkm.methods.trees.levels import consistent_levels, repeat_for_children
 from pkm.privacy import (
     MAX_CELLS,
     SCALE,
@@ -46,104 +47,6 @@ MIN_LEAF_FACTOR = 1.0
 # Laplace noise. Below the first there is one grid, below the second no Lloyd step.
 TREE_SNR = 70.0
 STEP_SNR = 400
-NEAR = 4.0
-# Smallest count of a leaf beyond the linear part of the grid: in standard deviations.
-TAIL_FACTOR = 4.0
-
-
-def consistent_levels(
-    counts: list[np.ndarray],
-    variances: np.ndarray,
-    total: float,
-) -> None:
-    """Combine noisy counts of nested grids, in place, so that they add up.
-
-    Parameters
-    ----------
-    counts : list of ndarray, float64
-        Level j, from 1, of shape (2**j, ..., 2**j).
-    variances : ndarray of shape (levels,)
-        Variance of one count of each level.
-    total : float
-        The public number of records.
-
-    Notes
-    -----
-    The least squares estimate (Hay, Rastogi, Miklau and Suciu 2010, section 4). From
-    the finest level up, a count is averaged with the sum of its children by inverse
-    variance. From the coarsest level down, the difference between a count and the sum
-    of its children is divided evenly among the children.
-
-    Examples
-    --------
-    >>> counts = [np.array([4.0, 8.0]), np.array([2.0, 0.0, 6.0, 2.0])]
-    >>> consistent_levels(counts, np.array([2.0, 1.0]), 11.0)
-    >>> [level.tolist() for level in counts]
-    [[3.0, 8.0], [2.5, 0.5, 6.0, 2.0]]
-    """
-    average_with_children(counts, variances)
-
-    # From the coarsest level down: divide the difference to the parent evenly.
-    missing = total - counts[0].sum()
-    counts[0] += missing / counts[0].size
-    for parents, children in itertools.pairwise(counts):
-        missing = (parents - _sum_children(children)) / 2**children.ndim
-        children += _to_children(missing)
-
-
-def average_with_children(
-    counts: list[np.ndarray],
-    variances: np.ndarray,
-) -> np.ndarray:
-    """Average noisy counts with the sums of their children, in place, level by level.
-
-    Parameters
-    ----------
-    counts : list of ndarray, float64
-        Level j, from 1, of shape (2**j, ..., 2**j).
-    variances : ndarray of shape (levels,)
-        Variance of one count of each level.
-
-    Returns
-    -------
-    ndarray of shape (levels,)
-        Variances of the averages, by inverse variance, from the finest level up. The
-        noise of the counts below one cell is independent of that below another one.
-
-    Examples
-    --------
-    >>> counts = [np.array([4.0, 8.0]), np.array([2.0, 0.0, 6.0, 2.0])]
-    >>> average_with_children(counts, np.array([2.0, 1.0])).tolist()
-    [1.0, 1.0]
-    >>> counts[0].tolist()
-    [3.0, 8.0]
-    """
-    n_children = 2 ** counts[0].ndim
-    averaged = np.array(variances, np.float64)
-    for level in range(len(counts) - 2, -1, -1):
-        # From the finest level up: inverse-variance weights of a count and of the sum
-        # of its 2^d children.
-        children_variance = n_children * averaged[level + 1]
-        weight = children_variance / (children_variance + variances[level])
-        sums = _sum_children(counts[level + 1])
-        counts[level] *= weight
-        counts[level] += (1 - weight) * sums
-        averaged[level] = weight * variances[level]
-    return averaged
-
-
-def _sum_children(counts: np.ndarray) -> np.ndarray:
-    """Sums over blocks of two cells per feature."""
-    shape = np.ravel([(size // 2, 2) for size in counts.shape])
-    within = tuple(range(1, len(shape), 2))
-    return counts.reshape(shape).sum(axis=within)
-
-
-def _to_children(values: np.ndarray) -> np.ndarray:
-    """Repeat each entry for its children, two per feature."""
-    for axis in range(values.ndim):
-        values = values.repeat(2, axis=axis)
-    return values
 
 
 def select_leaves(
@@ -178,7 +81,7 @@ def select_leaves(
     for level, level_counts in enumerate(counts):
         # The children of split cells; those that are not split are leaves.
         if level:
-            is_reached = _to_children(is_reached)
+            is_reached = repeat_for_children(is_reached)
         is_leaf = is_reached
         if level < len(counts) - 1:
             is_split = is_reached & (level_counts > thresholds[level])
@@ -189,7 +92,7 @@ def select_leaves(
         grids.append((len(level_counts), positions, weights))
 
     # Keep the heaviest leaves, up to the number of records; the others are noise.
-    leaves = gather_leaves(grids, total)
+    leaves = gather_leaves(grids).or_domain(total)
     order = np.argsort(-leaves.weights, kind="stable")
     cumulated = np.cumsum(leaves.weights[order])
     n_kept = np.searchsorted(cumulated, total) + 1
@@ -212,18 +115,6 @@ def consistent_leaves(
     smallest = MIN_LEAF_FACTOR * deviations
     smallest[-1] = 0.0
     return select_leaves(counts, thresholds, smallest, total)
-
-
-def drop_noisy_tails(
-    leaves: Leaves,
-    deviations: np.ndarray,
-    linear_part: float,
-) -> Leaves:
-    """Leave out leaves beyond the linear part of the grid that may be noise alone."""
-    outside = (np.abs(leaves.midpoints) > linear_part * SCALE).any(axis=1)
-    levels = np.rint(np.log2(2 * SCALE / leaves.sides)).astype(int)
-    limits = TAIL_FACTOR * np.append(0.0, deviations)[levels]
-    return leaves.take(np.flatnonzero(~outside | (leaves.weights > limits)))
 
 
 @dataclass(frozen=True)
@@ -433,27 +324,24 @@ class QuadtreeKMeans(PrivateKMeans):
             answer = curator.release(query, counts=Laplace(SCALE / epsilon))
             counts.append(answer["counts"][0] / SCALE)
 
-        # Find the leaves, and cluster their weighted midpoints.
+        # Find the leaves, and cluster their weighted midpoints on a linear scale.
         tree = schedule.tree
-        deviations = math.sqrt(2) / epsilons
+        scale = curator.scale
         total = float(curator.n_points)
-        lin = curator.scale.linear_part
-        saved = [c.copy() for c in counts] if lin < 1 else None
-        leaves = tree.find_leaves(counts, deviations, total)
-        if lin < 1:
-            from pkm.methods.trees.tails import replace_tails
-            near = float(curator.scale.compress(np.full((1,1), NEAR))[0, 0])
-            leaves = replace_tails(leaves, saved, deviations, near, total)
-        linear = leaves.expand(curator.scale)
+        deviations = math.sqrt(2) / epsilons
+        far = find_far_leaves(counts, deviations, scale)
+        leaves = cut_far_part(tree.find_leaves(counts, deviations, total), scale)
+        leaves = leaves.append(far).or_domain(total)
+        linear = leaves.expand(scale)
         centers = linear.cluster(self.n_clusters, self.n_init, curator.public_rng())
 
         # Make a Lloyd step; without one the centers are only post-processed.
-        if schedule.step_epsilon == 0:
-            if tree.postprocess is not None:
-                centers = tree.postprocess(centers, linear)
-            centers = snap_centers(curator.scale.compress(centers / SCALE) * SCALE)
+        has_step = schedule.step_epsilon > 0
+        if not has_step and tree.postprocess is not None:
+            centers = tree.postprocess(centers, linear)
+        centers = snap_centers(scale.compress(centers / SCALE) * SCALE)
+        if not has_step:
             return centers[None], 1
-        centers = snap_centers(curator.scale.compress(centers / SCALE) * SCALE)
         d = curator.n_features
         noise = step_noise(d, schedule.step_epsilon)
         within_cell = d * leaves.sides**2 / 12  # variance of a uniform point

@@ -45,6 +45,9 @@ class ClippedPoints(View):
     ----------
     radius : float
         At most sqrt(d).
+    bulk_radius : float
+        Radius of the ball that a zoom found, on a grid that it compressed; otherwise
+        the same as ``radius``.
     n_points, n_remaining, n_features : int
         Public: number of records, those that contribute nothing included; largest
         number of remaining records; number of features.

@@ -66,6 +66,11 @@ def plain(rng: np.random.Generator, factor: float) -> Data:
     return widen(rng, blobs(rng, even(5000, 10), d, spread=0.1), factor, 10)
 
 
+def two_columns(rng: np.random.Generator) -> Data:
+    """Eight clusters of 1,000 records in two columns, bounds three times too wide."""
+    return widen(rng, blobs(rng, even(8000, 8), 2, spread=0.1), 3.0, 8)
+
+
 def wide(rng: np.random.Generator, d: int) -> Data:
     """Defect a: few columns and records, bounds 100 to 10,000 times too wide."""
     k = int(rng.integers(3, 9))
@@ -110,7 +115,7 @@ def starved(rng: np.random.Generator) -> Data:
 
 
 def wide_columns(rng: np.random.Generator) -> Data:
-    """Defect h: 16 to 64 columns, 1,500 records, bounds 100 to 10,000 times too wide."""
+    """Defect h: 1,500 records in many columns, bounds 100 to 10,000 times too wide."""
     d = int(rng.choice([16, 32, 64]))
     factor = float(10 ** rng.uniform(2, 4))
     return widen(rng, blobs(rng, even(1500, 5), d, spread=0.2), factor, 5)
@@ -141,14 +146,14 @@ def anything(rng: np.random.Generator) -> Data:
     elif shape == "skewed":
         points = np.exp(points)
     elif shape == "tails":
-        points *= (1 + rng.pareto(2.5, (len(points), 1)))
+        points *= 1 + rng.pareto(2.5, (len(points), 1))
     elif shape == "integers":
         points = np.rint(5 * points)
     return widen(rng, points, float(10 ** rng.uniform(0.1, 4)), k)
 
 
 FAMILIES: dict[str, Callable[[np.random.Generator], Data]] = {
-    "few": lambda rng: widen(rng, blobs(rng, even(8000, 8), 2, spread=0.1), 3.0, 8),
+    "two_columns": two_columns,
     "plain2": lambda rng: plain(rng, 2.0),
     "plain10": lambda rng: plain(rng, 10.0),
     "wide2": lambda rng: wide(rng, 2),
