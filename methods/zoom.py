@@ -39,6 +39,7 @@ FEW_FEATURES = 3  # up to here both ends of every column are found at the end
 # Rounds: a count of shells in each, clipped means between them.
 MIN_ROUNDS = 3
 MAX_ROUNDS = 8
+ERRORS_PER_ROUND = 4.0  # radius after a round, in errors of its mean
 # The guard, a public rule for when noise is small enough for a zoom. Largest errors of
 # a mean, in radii, and of a count, in n: in the first rounds, and in the last.
 MAX_MEAN_ERROR = 0.2
@@ -195,7 +196,7 @@ def plan_zoom(
     *,
     benefits_from_ball: bool,
 ) -> ZoomPlan | None:
-    """Plan as many rounds as a share of the budget allows.
+    """Plan the rounds that a share of the budget allows.
 
     Parameters
     ----------
@@ -240,17 +241,23 @@ def plan_zoom(
         whole = gaussian_mu(epsilon, delta)
         last_cost *= math.sqrt(n_sides)
 
-    # As many rounds as are affordable, each release at the same multiple of its least
-    # cost.
-    for rounds in range(MAX_ROUNDS, MIN_ROUNDS - 1, -1):
+    # The fewest rounds that could find the smallest domain, or as many as are
+    # affordable. Each release is at the same multiple of its least cost.
+    plan = None
+    for rounds in range(MIN_ROUNDS, MAX_ROUNDS + 1):
         total = (rounds - 1) * (mean_cost**power + count_cost**power)
         least = (total + last_cost**power) / whole**power
-        if least <= max_share:
-            used = max(share, least)
-            multiple = (used / least) ** (1 / power)
-            costs = [multiple * cost for cost in (mean_cost, count_cost, last_cost)]
-            return ZoomPlan(used, n_points, d, ball, rounds, *costs, pure)
-    return None
+        if least > max_share:
+            break
+        used = max(share, least)
+        multiple = (used / least) ** (1 / power)
+        costs = [multiple * cost for cost in (mean_cost, count_cost, last_cost)]
+        plan = ZoomPlan(used, n_points, d, ball, rounds, *costs, pure)
+        # A round leaves a radius of some errors of its mean, in radii.
+        shrinkage = ERRORS_PER_ROUND * MAX_MEAN_ERROR / multiple
+        if shrinkage ** (rounds - 1) <= MIN_HALF_WIDTH:
+            break
+    return plan
 
 
 def insufficient_budget(
@@ -324,12 +331,14 @@ def find_domain(
         stddev = plan.stddev(plan.count_cost, 1.0, 1.0)
         radius, _ = _find_radius(counts, radii, stddev, least)
 
-        # Move the center, and enlarge the radius by the length of the move.
+        # Move the center, and enlarge the radius by the length of the move, at most to
+        # the domain's farthest corner.
         step = _release_step(curator, plan, center, radius)
         moved = np.clip(center + step, -1.0, 1.0)
         length = float(np.linalg.norm(moved - center))
         center = moved
-        radius = min(radius + length, 2 * radius, 2 * math.sqrt(d))
+        farthest = np.linalg.norm(1 + np.abs(center))
+        radius = min(radius + length, float(farthest))
 
     # Last round: a ball, a cube about the mean, or a cube by both ends of every column.
     radii = radius * FINE_RATIO ** np.arange(FINE_SHELLS)
@@ -346,8 +355,8 @@ def find_domain(
         return None
 
     # The farthest that a point of the public domain can be, in half-widths.
-    farthest = (1 + np.abs(center)) / half_width
-    largest = float(np.linalg.norm(farthest) if plan.ball else farthest.max())
+    lengths = (1 + np.abs(center)) / half_width
+    largest = float(np.linalg.norm(lengths) if plan.ball else lengths.max())
     softness = SOFTNESS_BALL if plan.ball else SOFTNESS_CUBE
     scale = Symlog(largest, softness if compress else 0.0, by_norm=plan.ball)
     return Zoom(plan.share, center, half_width, scale, n_outside)

@@ -119,12 +119,16 @@ class Refinement:
     largest_radius : float
         Upper limit of a released radius, in radii of the ball, if it is above the
         planned radius.
+    smallest_bucket : float
+        Count that is always enough for a bucket, in standard deviations of its noise.
+        By default a bucket needs n / (8 k) points, however low the noise is.
     """
 
     share: float = 0.25
     n_averaged: int = 1
     min_count: float = 0.0
     largest_radius: float = 0.0
+    smallest_bucket: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -615,8 +619,9 @@ class KaplanStemmer(CoresetMethod):
 
         # Release the codes and counts of the large buckets.
         min_count = buckets.n_remaining / (SMALLEST_CLUSTER * self.n_clusters)
+        smallest = schedule.refinement.smallest_bucket / schedule.histogram_mu
+        min_count = min(min_count, smallest)
         noise = buckets.histogram_noise(schedule.histogram_mu, schedule.delta)
-        min_count = min(min_count, 5 / schedule.histogram_mu)
         query = BucketCounts(hashing, min_count)
         codes, counts = buckets.release(query, counts=noise)["counts"]
         centers = buckets.clip(hashing.cell_centers(codes))

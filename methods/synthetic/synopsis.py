@@ -96,7 +96,11 @@ def choose_synopsis(
 #: half of the steps. Their noise is independent: such an average has twice the variance
 #: of one step at the cost of all, and better assignments.
 REFINEMENT = Refinement(
-    share=0.5, n_averaged=3, min_count=2.0, largest_radius=LARGEST_RADIUS
+    share=0.5,
+    n_averaged=3,
+    min_count=2.0,
+    largest_radius=LARGEST_RADIUS,
+    smallest_bucket=5.0,
 )
 
 #: One or two levels beyond the balanced one. Records that fill a small part of the

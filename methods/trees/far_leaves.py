@@ -16,7 +16,7 @@ from pkm.privacy import SCALE
 
 # Chosen on the families of tools/studies/families.py.
 # Cells are far from this distance on, in half-widths of the linear part of the grid.
-FAR = 2.0
+FAR = 1.5
 # The count of a far cell is noise alone with a probability of about exp(-6) / 2 in a
 # level, by a union bound over its cells.
 MARGIN = 6.0
@@ -60,15 +60,17 @@ def find_far_leaves(
 
     # From the finest level up: cells above the noise, of which none is in another.
     grids = []
-    has_leaf = np.zeros((), bool)
+    has_leaf = np.zeros(counts[-1].shape, bool)
     for level_counts, deviation in zip(counts[::-1], deviations[::-1], strict=True):
+        if grids:
+            has_leaf = sum_children(has_leaf) > 0
         is_far = _far_cells(limit, len(level_counts), d)
         bound = math.log(max(np.count_nonzero(is_far), 1)) + MARGIN
         is_visible = is_far & (level_counts > bound / math.sqrt(2) * deviation)
         positions = np.argwhere(is_visible & ~has_leaf)
         weights = level_counts[tuple(positions.T)]
         grids.append((len(level_counts), positions, weights))
-        has_leaf = sum_children(is_visible | has_leaf) > 0
+        has_leaf |= is_visible
     return gather_leaves(grids)
 
 

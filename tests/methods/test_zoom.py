@@ -14,7 +14,7 @@ from pkm.audit.conformance import (
 )
 from pkm.audit.pairs import draw_pairs
 from pkm.audit.replay import replay
-from pkm.compute import SCALE, Points
+from pkm.compute import SCALE, Points, Symlog
 from pkm.compute.kernels.clipping import clip_norms
 from pkm.methods import (
     DPM,
@@ -36,11 +36,19 @@ from pkm.methods import (
     SynopsisKMeans,
 )
 from pkm.methods.base import PrivateKMeans
-from pkm.methods.zoom import N_RELEASES, plan_zoom
+from pkm.methods.zoom import (
+    MAX_COUNT_ERROR,
+    MAX_LAST_ERROR,
+    MAX_MEAN_ERROR,
+    MAX_ROUNDS,
+    find_domain,
+    plan_zoom,
+)
 from pkm.privacy import (
     Budget,
     BudgetExceeded,
     Curator,
+    Ledger,
     NoiseStreams,
     PrivacyAccountant,
     gaussian_mu,
@@ -68,6 +76,10 @@ def per_point(points, centers):
 # Kernels
 
 
+def clipped(d, *, by_norm):
+    return Symlog(math.sqrt(d), 0.0, by_norm=by_norm)
+
+
 def fine_points(rng, n, d, width):
     """Points on a grid 1 / width as fine as they are, and their coordinates, exactly."""
     given = rng.uniform(-1, 1, (n, d)) / width
@@ -85,29 +97,54 @@ def test_points_entered_anew_are_as_fine_as_the_new_grid(width):
     """
     rng = np.random.default_rng(1)
     points, x = fine_points(rng, 500, 3, width)
-    inner = points.rescale(np.zeros(3), 1 / width, math.sqrt(3))
+    inner = points.rescale(np.zeros(3), 1 / width, clipped(3, by_norm=False))
     np.testing.assert_array_equal(inner.rows, np.rint(x * width * SCALE))
     given = rng.uniform(-1, 1, (500, 3))
     wide, _ = Points.quantize(given / width, -np.ones(3), np.ones(3))
-    error = np.abs(wide.rescale(np.zeros(3), 1 / width, math.sqrt(3)).rows - given * SCALE)
+    inner = wide.rescale(np.zeros(3), 1 / width, clipped(3, by_norm=False))
+    error = np.abs(inner.rows - given * SCALE)
     assert error.max() <= 0.5 + width * 2.0**-17
 
 
 def test_points_outside_are_pulled_to_the_surface():
     points = Points.from_grid(np.array([[SCALE, 0], [SCALE, SCALE], [100, 0]]), n_null=2)
-    ball = points.rescale(np.array([0.0, 0.0]), 0.5, 1.0)
+    ball = points.rescale(np.array([0.0, 0.0]), 0.5, clipped(2, by_norm=True))
     assert ball.rows.tolist() == [[SCALE, 0], [round(SCALE / math.sqrt(2))] * 2, [200, 0]]
-    box = points.rescale(np.array([0.0, 0.0]), 0.5, math.sqrt(2))
+    box = points.rescale(np.array([0.0, 0.0]), 0.5, clipped(2, by_norm=False))
     assert box.rows.tolist() == [[SCALE, 0], [SCALE, SCALE], [200, 0]]
     assert ball.n_null == box.n_null == 2
-    assert points.rescale(np.zeros(2), 1.0, math.sqrt(2)) == points
+    assert points.rescale(np.zeros(2), 1.0, clipped(2, by_norm=False)) == points
+
+
+@pytest.mark.parametrize("by_norm", [False, True])
+@pytest.mark.parametrize("softness", [0.5, 2.0])
+def test_points_outside_are_compressed_as_the_scale_says(by_norm, softness):
+    """The kernel, the scale in numpy and its inverse agree; near points are in proportion."""
+    rng = np.random.default_rng(2)
+    center = np.array([0.25, -0.5, 0.125])
+    half_width = 1 / 64
+    given = np.concatenate([center + rng.normal(0, 0.01, (200, 3)), rng.uniform(-1, 1, (200, 3))])
+    points, _ = Points.quantize(given, -np.ones(3), np.ones(3))
+    lengths = (1 + np.abs(center)) / half_width
+    largest = float(np.linalg.norm(lengths) if by_norm else lengths.max())
+    scale = Symlog(largest, softness, by_norm=by_norm)
+    inner = points.rescale(center, half_width, scale).rows / SCALE
+    relative = (given - center) / half_width
+    np.testing.assert_allclose(inner, scale.compress(relative), atol=2 / SCALE)
+    np.testing.assert_allclose(scale.expand(scale.compress(relative)), relative, rtol=1e-9)
+    size = np.linalg.norm(relative, axis=1) if by_norm else np.abs(relative).max(axis=1)
+    near = size <= 1
+    assert 20 < near.sum() < 300
+    np.testing.assert_allclose(inner[near], relative[near] * scale.linear_part, atol=2 / SCALE)
+    corner = np.array([[1.0, -1.0, 1.0]])
+    assert np.abs(scale.compress((corner - center) / half_width)).max() <= 1 + 1e-9
 
 
 def test_points_of_a_zoom_are_shortened_where_they_are():
     """The ball of the zoom takes no second copy of them; a smaller one leaves them as they are."""
     rows = np.random.default_rng(0).integers(-SCALE, SCALE, (40_000, 3))
     outer = Curator(rows, None, NoiseStreams([0]))
-    inner = outer.rescale(np.zeros(3), 0.4, 1.0)
+    inner = outer.rescale(np.zeros(3), 0.4, clipped(3, by_norm=True))
     entered = inner.disclose().astype(np.int64)
     assert ((entered**2).sum(axis=1) > SCALE**2).any()
     smaller = inner.clipped_points(0.5)._all[0]
@@ -149,7 +186,7 @@ def test_the_budget_is_spent(method, epsilon):
     ledger = method(n_clusters=3, epsilon=epsilon, zoom=0.1).fit_batch(grid, [0]).ledger
     assert ledger.spent() <= epsilon * (1 + 1e-9)
     assert ledger.spent() >= spent * (1 - 2e-3)
-    zoom = ledger.charges[:N_RELEASES]
+    zoom = ledger.charges[: len(plan.releases)]
     if plan.pure:
         assert math.fsum(charge.epsilon for charge in zoom) == pytest.approx(0.1 * epsilon)
     else:
@@ -202,7 +239,7 @@ def test_replicates_that_find_nothing_smaller_cost_the_same():
     """Corners of a cube: some replicates find a ball, others stay in the public domain."""
     rng = np.random.default_rng(0)
     corners = rng.choice([-1, 1], (6000, 6)) * rng.uniform(0.9, 1, (6000, 1))
-    grid = np.rint(0.85 * corners * SCALE).astype(np.int64)
+    grid = np.rint(0.8555 * corners * SCALE).astype(np.int64)
     run = KaplanStemmer(3, epsilon=2.0, zoom=0.1).fit_batch(grid, range(6))
     assert {zoom is None for zoom in run.zooms} == {True, False}
     assert run.ledger.spent() <= 2.0
@@ -228,7 +265,7 @@ def test_schedule_is_the_same_whether_or_not_a_ball_is_found(method, n_features)
 
 def test_replicates_of_fastlloyd_cost_the_same_with_and_without_a_ball():
     corners = np.random.default_rng(0).choice([-1, 1], (5000, 4))
-    grid = np.rint(0.85 * corners * SCALE).astype(np.int64)
+    grid = np.rint(0.8 * corners * SCALE).astype(np.int64)
     run = FastLloyd(8, zoom=0.1).fit_batch(grid, range(6))
     assert run.ledger.spent() <= 1.0 + 1e-9
     assert {zoom is None for zoom in run.zooms} == {True, False}
@@ -354,16 +391,76 @@ def test_a_coreset_is_in_the_domain_that_was_found():
 @pytest.mark.parametrize("benefits_from_ball", [True, False])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_plans_are_of_public_quantities(benefits_from_ball, delta):
-    plan = plan_zoom(0.2, 10_000, 5, 2.0, delta, benefits_from_ball=benefits_from_ball)
+    plan = plan_zoom(0.2, 0.2, 10_000, 5, 2.0, delta, benefits_from_ball=benefits_from_ball)
     assert plan.ball == benefits_from_ball
     assert plan.pure == (delta == 0)
-    total = plan.cost * N_RELEASES if plan.pure else plan.mu**2
+    total = math.fsum(charge.epsilon for charge in plan.releases) if plan.pure else plan.mu**2
     assert total == pytest.approx(0.4 if plan.pure else 0.2 * gaussian_mu(2.0, 1e-6) ** 2)
+
+
+@pytest.mark.parametrize("ball", [True, False])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("d", [2, 3, 8, 64])
+def test_a_zoom_is_never_noisier_than_its_guard(d, delta, ball):
+    """With the least n that is served the noise is what the guard allows, and no more."""
+
+    def plan(n):
+        return plan_zoom(0.1, 0.5, n, d, 1.0, delta, benefits_from_ball=ball)
+
+    n = 10
+    while plan(n) is None:
+        n += 1
+    for n_points in (n, 2 * n, 100 * n):
+        found = plan(n_points)
+        assert 0.1 <= found.share <= 0.5
+        step = found.stddev(found.mean_cost, math.sqrt(d), 1.0)
+        assert math.sqrt(d) * step / n_points <= MAX_MEAN_ERROR * (1 + 1e-9)
+        count = found.stddev(found.count_cost, 1.0, 1.0)
+        assert count / n_points <= MAX_COUNT_ERROR * (1 + 1e-9)
+        n_sides = d if found.has_sides else 1
+        last = found.stddev(found.last_cost, n_sides, math.sqrt(n_sides))
+        assert last / n_points <= MAX_LAST_ERROR * (1 + 1e-9)
+    assert plan(n).rounds <= plan(2 * n).rounds <= MAX_ROUNDS
+    assert plan(10**7).rounds < MAX_ROUNDS
+
+
+@pytest.mark.parametrize(("n_features", "width"), [(1, 1e5), (3, 1e4), (8, 1e3)])
+def test_small_groups_far_away_are_kept(n_features, width):
+    """Two groups of 2 % are 20 widths away: clipped to the domain they would be lost."""
+    rng = np.random.default_rng(3)
+    points, _ = blobs(20_000, n_features)
+    side = np.ones(n_features)
+    points[:400] = 20 * side + 0.01 * rng.standard_normal((400, n_features))
+    points[400:800] = -20 * side + 0.01 * rng.standard_normal((400, n_features))
+    model = SynopsisKMeans(5, epsilon=4.0, bounds=(-width, width), random_state=0).fit(points)
+    assert model.zoom_.half_width * width < 4.0
+    farthest = np.abs(model.cluster_centers_).min(axis=1)
+    assert (farthest > 19.0).sum() == 2
+    compared = KaplanStemmer(5, epsilon=4.0, bounds=(-width, width), zoom=0.1, random_state=0)
+    clipping = FastLloyd(5, epsilon=4.0, bounds=(-width, width), zoom=0.1, random_state=0)
+    assert compared.compresses_tails
+    assert not clipping.compresses_tails
+
+
+def test_a_domain_that_compresses_holds_the_bulk_of_the_points():
+    """95 % of the points are inside; without compression nearly all are."""
+    points, _ = blobs(20_000, 5)
+    points[:600] *= 10
+    grid = np.rint(points / 8 * SCALE).astype(np.int64)
+    plan = plan_zoom(0.1, 0.1, 20_000, 5, 8.0, 1e-6, benefits_from_ball=True)
+    widths = []
+    for compress in (False, True):
+        ledger = Ledger(Budget(9.0, 1e-6))
+        zoom = find_domain(Curator(grid, ledger, NoiseStreams([0])), plan, compress=compress)
+        outside = np.linalg.norm(grid / SCALE - zoom.center, axis=1) > zoom.half_width
+        widths.append(zoom.half_width)
+        assert outside.mean() < (0.06 if compress else 0.01)
+    assert widths[1] < widths[0] / 3
 
 
 def test_inner_curators_share_the_ledger_and_the_rounds():
     curator = Curator(np.zeros((4, 2), np.int64), None, NoiseStreams([0]))
-    inner = curator.rescale(np.zeros(2), 0.5, 1.0)
+    inner = curator.rescale(np.zeros(2), 0.5, clipped(2, by_norm=True))
     assert inner.n_points == 4
     assert inner.radius == 1.0
     assert curator.radius == math.sqrt(2)

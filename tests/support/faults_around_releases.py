@@ -363,9 +363,9 @@ class WithoutContext(GLloyd):
 class DoesNotClipAfterZoom(Curator):
     """Points outside of the domain that was found stay there."""
 
-    def rescale(self, center, half_width, radius):
-        inner = super().rescale(center, 2 * half_width, radius)
-        narrow = super().rescale(center, half_width, radius)
+    def rescale(self, center, half_width, scale):
+        inner = super().rescale(center, 2 * half_width, scale)
+        narrow = super().rescale(center, half_width, scale)
         narrow._shards = inner._shards.map(_double)
         return narrow
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pkm import row_blocks as reading
-from pkm.compute import Points
+from pkm.compute import Points, Symlog
 from pkm.compute.storage.blocks import Blocks, Shards
 from pkm.methods import (
     DPM,
@@ -382,7 +382,9 @@ def test_shards_and_blocks_have_the_same_totals():
     def sums(points):
         return (points.rows.astype(np.int64).sum(axis=0), np.array([points.n_records]))
 
-    rescale = partial(Points.rescale, center=np.full(3, 0.1), half_width=0.3, radius=math.sqrt(3))
+    rescale = partial(
+        Points.rescale, center=np.full(3, 0.1), half_width=0.3, scale=Symlog(9.0, 0.5, by_norm=True)
+    )
     for source in (Shards([whole]), shards, blocks):
         assert source.n_records == len(X)
         assert source.n_features == 3

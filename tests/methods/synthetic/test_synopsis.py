@@ -17,11 +17,7 @@ from pkm.methods.synthetic.synopsis import (
     DEEP_SNR,
     FINER,
     LLOYD_STEPS,
-    MAX_COUNT_ERROR,
-    MAX_COUNT_ERROR_DEEP,
-    MAX_MEAN_ERROR,
-    MAX_ZOOM_SHARE_HASHING,
-    MAX_ZOOM_SHARE_QUADTREE,
+    MAX_ZOOM_SHARE,
     NONNEGATIVE,
     choose_synopsis,
 )
@@ -114,18 +110,18 @@ def test_zoom_takes_the_share_that_is_enough():
     shares = {}
     for n, d in ((200, 10), (300, 10), (400, 10), (20_000, 10), (800, 2), (20_000, 2)):
         plan = method.zoom_plan(n, d)
-        shares[n, d] = None if plan is None else plan.share
+        shares[n, d] = None if plan is None else round(plan.share, 2)
     assert shares == {
         (200, 10): None,
-        (300, 10): 0.25,
-        (400, 10): 0.15,
+        (300, 10): 0.46,
+        (400, 10): 0.48,
         (20_000, 10): 0.1,
-        (800, 2): None,
+        (800, 2): 0.1,
         (20_000, 2): 0.1,
     }
-    assert SynopsisKMeans(8, zoom=0.5).zoom_plan(300, 10).share == 0.5
+    assert SynopsisKMeans(8, zoom=0.6).zoom_plan(300, 10).share == 0.6
     assert SynopsisKMeans(8, zoom=None).zoom_plan(20_000, 10) is None
-    with pytest.raises(ValueError, match=r"zoom=0\.35 of epsilon=1 is too little to find a domain"):
+    with pytest.raises(ValueError, match=r"zoom=0\.5 of epsilon=1 is too little to find a domain"):
         SynopsisKMeans(8, require_zoom=True).zoom_plan(200, 10)
 
 
@@ -164,39 +160,16 @@ def test_a_finer_tree_has_levels_beyond_the_balanced_one():
         assert sum(schedule.epsilons) == pytest.approx(1.0)
 
 
-def test_a_zoom_before_a_deep_tree_must_show_a_part_of_a_cluster():
-    assert SynopsisKMeans(3, tree="balanced").zoom_plan(3000, 2).share == 0.1
-    assert SynopsisKMeans(3, tree="deep").zoom_plan(3000, 2) is None
-    assert SynopsisKMeans(3, tree="deep").zoom_plan(30_000, 2).share == 0.1
-    assert SynopsisKMeans(3, tree="deep", require_zoom=True).zoom_plan(3000, 2).share == 0.1
-    # A tree of nonnegative counts neither; a grid needs the smaller domain.
-    assert SynopsisKMeans(60, tree="deep").zoom_plan(3000, 2) is None
-    assert SynopsisKMeans(80, tree="deep").zoom_plan(3000, 2).share == 0.1
-
-
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_deep_trees_stay_within_the_budget(epsilon):
     run = SynopsisKMeans(3, epsilon=epsilon, tree="deep").fit_batch(draw(3000, 2), [0, 1])
     assert run.ledger.spent() == pytest.approx(epsilon, rel=0.02)
 
 
-@given(
-    st.integers(50, 10**6),
-    st.integers(1, 300),
-    st.floats(0.05, 8.0),
-    st.sampled_from(["balanced", "deep"]),
-)
-def test_a_zoom_is_never_noisier_than_its_guard(n, d, epsilon, tree):
-    method = SynopsisKMeans(8, epsilon=epsilon, tree=tree)
-    plan = method.zoom_plan(n, d)
-    if method.choose(n, d) == "quadtree":
-        assert plan is None or (plan.is_affordable and plan.share <= MAX_ZOOM_SHARE_QUADTREE)
-        if tree == "deep" and plan is not None and n * epsilon / 8 >= DEEP_SNR and d > 1:
-            assert plan.count_stddev <= MAX_COUNT_ERROR_DEEP * n / 8
-    elif plan is not None:
-        assert plan.share <= MAX_ZOOM_SHARE_HASHING
-        assert plan.mean_error <= MAX_MEAN_ERROR
-        assert plan.count_stddev <= MAX_COUNT_ERROR * n
+@given(st.integers(50, 10**6), st.integers(1, 300), st.floats(0.05, 8.0))
+def test_a_zoom_takes_at_most_half(n, d, epsilon):
+    plan = SynopsisKMeans(8, epsilon=epsilon).zoom_plan(n, d)
+    assert plan is None or 0.1 <= plan.share <= MAX_ZOOM_SHARE
 
 
 @pytest.mark.parametrize("steps", [1, 2, 6])
