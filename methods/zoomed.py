@@ -122,13 +122,14 @@ class ZoomedMethod:
         # Laplace noise: epsilons add up. Gaussian noise: costs are composed.
         method = self.method
         plan = self._requested_plan
-        assert plan is not None, "there is a zoom"
-        if plan.pure:
-            return (1 - plan.share) * method.epsilon
         budget = method.budget(self.n_points, self.n_features)
+        assert plan is not None, "there is a zoom"
         assert budget is not None, "a zoom is of private methods"
-        charges = method.schedule(self.n_points, self.n_features).charges
-        epsilon = remaining_epsilon(plan.mu, charges, budget.epsilon, budget.delta)
+        if plan.pure:
+            epsilon = (1 - plan.share) * method.epsilon
+        else:
+            charges = method.schedule(self.n_points, self.n_features).charges
+            epsilon = remaining_epsilon(plan.mu, charges, budget.epsilon, budget.delta)
         if epsilon == 0:
             return 0.0
 
@@ -138,5 +139,6 @@ class ZoomedMethod:
         if fits(epsilon):
             return epsilon
 
-        # If costs are not proportional to epsilon, it must be a little less: bisect.
+        # If costs are not proportional to epsilon, or the budget of a published variant
+        # is another one, it must be less: bisect.
         return bisect(fits, 0.0, epsilon, relative=EPSILON_TOLERANCE)

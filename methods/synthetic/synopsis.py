@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from pkm.methods.base import PrivateKMeans
-from pkm.methods.constraints import AUTO, OneOf, Real
+from pkm.methods.constraints import AUTO, Real
 from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer, Refinement
 from pkm.methods.schedule import Schedule
 from pkm.methods.trees.nonnegative_quadtree import nonnegative_leaves, trimmed_means
@@ -141,13 +141,7 @@ class SynopsisKMeans(PrivateKMeans):
         of the ball that a zoom finds.
     zoom : float, optional, default=0.1
         Smallest share of the budget for a zoom; see :class:`pkm.methods.PrivateKMeans`.
-        The share is raised to what suffices, up to 0.35 (0.2 before a quadtree).
-    tree : {"deep", "balanced"}, default="deep"
-        Levels of quadtrees where n epsilon / k is at least 40 (20 with more than two
-        features). ``deep`` adds one or two levels to the balanced tree, and two or
-        three from 100 on (300 with one feature). It suits wide bounds, and clusters
-        that are small and far apart. It is zoomed only if the noise of the zoom's
-        counts is at most n / (25 k). ``balanced`` adds no levels.
+        The share is raised to what suffices, up to 0.5.
     bounds, clip, random_state, secure, require_zoom
         As for :class:`pkm.methods.PrivateKMeans`.
 
@@ -174,9 +168,7 @@ class SynopsisKMeans(PrivateKMeans):
     constraints = {
         **PrivateKMeans.constraints,
         "radius": AUTO | Real(0),
-        "tree": OneOf("deep", "balanced"),
     }
-    noise_context_defaults = {"tree": "deep"}
     batched = False  # its parts are not
     supports_chunks = True
     benefits_from_ball = True
@@ -187,7 +179,6 @@ class SynopsisKMeans(PrivateKMeans):
     delta: float | Literal["auto"] = "auto"
     radius: float | Literal["auto"] = "auto"
     zoom: float | None = ZOOM_SHARE
-    tree: str = "deep"
 
     def choose(
         self,
@@ -213,7 +204,7 @@ class SynopsisKMeans(PrivateKMeans):
         snr = self.epsilon * n_points / self.n_clusters
         is_few = n_features <= FEW_FEATURES
         min_snr = TREE_SNR_FEW_FEATURES if is_few else TREE_SNR_MORE_FEATURES
-        if self.tree == "balanced" or snr < min_snr:
+        if snr < min_snr:
             return BALANCED
         if snr >= HIGH_SNR:
             return DEEP

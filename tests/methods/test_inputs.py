@@ -244,7 +244,7 @@ def test_a_fit_takes_at_most_twice_its_input(monkeypatch, model):
     """Beyond it, the points on the grid included, in single precision."""
     monkeypatch.setattr("pkm.row_blocks.BLOCK_VALUES", 1 << 16)
     rng = np.random.default_rng(0)
-    X = rng.uniform(-0.7, 0.7, (2, 10))[rng.integers(2, size=300_000)].astype(np.float32)
+    X = rng.uniform(-0.7, 0.7, (2, 10))[rng.integers(2, size=500_000)].astype(np.float32)
     X += 0.1 * rng.standard_normal(X.shape, dtype=np.float32)
     model.set_params(bounds=(-1, 1), random_state=0)
     model.fit(X)  # compilers and caches take memory once

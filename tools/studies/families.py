@@ -2,10 +2,13 @@
 
 Each family is a kind of data that was hard for a private synopsis: wide bounds, small
 groups far away, heavy tails, many columns. The last one draws everything at random. Run
-``python tools/studies/families.py --help`` from the root of the repository.
+``python tools/studies/families.py --help`` from the root of the repository. An ablation
+is a run with another value of a constant:
+``--set pkm.methods.zoom.MAX_OUTSIDE=0.01``.
 """
 
 import argparse
+import importlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -208,6 +211,16 @@ def measure(
                 }
 
 
+def set_constant(assignment: str) -> None:
+    """Set a constant of a module, written as ``module.NAME=number``."""
+    path, _, value = assignment.partition("=")
+    module, _, name = path.rpartition(".")
+    home = importlib.import_module(module)
+    if not hasattr(home, name):
+        raise SystemExit(f"--set {assignment}: {module} has no constant {name}")
+    setattr(home, name, float(value))
+
+
 def main() -> None:
     """Print geometric means over sets of the median and 90th percentile of seeds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -215,8 +228,11 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=5, help="data sets of a family")
     parser.add_argument("--seeds", type=int, default=5, help="fits of a data set")
     parser.add_argument("--first", type=int, default=0, help="number of the first set")
+    parser.add_argument("--set", action="append", default=[], help="a constant's value")
     parser.add_argument("--rows", help="write all ratios to this CSV file")
     options = parser.parse_args()
+    for assignment in options.set:
+        set_constant(assignment)
     rows = pd.DataFrame(
         row
         for family in options.families

@@ -93,7 +93,7 @@ def test_help_imports_no_method():
 @pytest.mark.parametrize(
     "words, expected",
     [
-        (("--cfg", "job"), "tree: deep"),
+        (("--cfg", "job"), "require_zoom: false"),
         (("--cfg", "job", "--package", "method"), "# @package method"),
         (("--cfg", "job", "--resolve", "jobs=3"), "  jobs: 3"),
         (("--cfg", "hydra"), "hydra_plugins.pkm_cells.CellsLauncher"),

@@ -14,7 +14,6 @@ from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.synthetic.synopsis import (
     DEEP,
     DEEP_NONNEGATIVE,
-    DEEP_SNR,
     FINER,
     LLOYD_STEPS,
     MAX_ZOOM_SHARE,
@@ -28,7 +27,7 @@ from pkm.privacy.mechanisms.noise import NoiseStreams
 
 # One shape for each part: points, columns, centers, epsilon.
 SHAPES = {
-    "quadtree": (2000, 2, 20, 1.0),
+    "quadtree": (700, 2, 20, 1.0),
     "nonnegative quadtree": (2000, 2, 25, 1.0),
     "finer quadtree": (2000, 1, 10, 1.0),
     "deep nonnegative quadtree": (2000, 2, 10, 1.0),
@@ -81,8 +80,7 @@ def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
         "deep quadtree": tree_of(DEEP)(k, epsilon=epsilon),
         "hashing": AveragedKaplanStemmer(k, epsilon=epsilon, lloyd_steps=LLOYD_STEPS),
     }[synopsis]
-    tree = "balanced" if synopsis == "quadtree" else "deep"
-    run = SynopsisKMeans(k, epsilon=epsilon, zoom=None, tree=tree).fit_batch(points, [3])
+    run = SynopsisKMeans(k, epsilon=epsilon, zoom=None).fit_batch(points, [3])
     expected = part.fit_batch(points, [3])
     assert [charge.cost for charge in run.ledger.charges] == [
         charge.cost for charge in expected.ledger.charges
@@ -145,8 +143,6 @@ def test_zoom_takes_the_share_that_is_enough():
 def test_trees_are_finer_with_more_records(n_points, n_features, expected):
     method = SynopsisKMeans(5, epsilon=0.5)
     assert method.choose_tree(n_points, n_features) is expected
-    method.set_params(tree="balanced")
-    assert method.choose_tree(n_points, n_features) is BALANCED
 
 
 def test_a_finer_tree_has_levels_beyond_the_balanced_one():
@@ -162,7 +158,7 @@ def test_a_finer_tree_has_levels_beyond_the_balanced_one():
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_deep_trees_stay_within_the_budget(epsilon):
-    run = SynopsisKMeans(3, epsilon=epsilon, tree="deep").fit_batch(draw(3000, 2), [0, 1])
+    run = SynopsisKMeans(3, epsilon=epsilon).fit_batch(draw(3000, 2), [0, 1])
     assert run.ledger.spent() == pytest.approx(epsilon, rel=0.02)
 
 
