@@ -89,7 +89,9 @@ class Dataset:
         n, d = self.points.shape
         n_null = int(np.isnan(self.points[:, 0]).sum())
         layout = f", {self.layout}" if self.layout else ""
-        null = f"; {n_null} rows lack a value: null records" if n_null else ""
+        null = ""
+        if n_null:
+            null = f"; {n_null} rows lack a value: null records (number not protected)"
         return f"{n} rows, {d} columns{layout}{null}"
 
 

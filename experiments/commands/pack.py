@@ -65,10 +65,9 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
         checked = ""
     header = packed.header
     clipped = ", some clipped to the bounds" if header.outside else ""
-    print(
-        f"{target}: n={header.n_records} d={header.n_features}, {header.n_null} null "
-        f"records{clipped}{checked}"
-    )
+    null = f"{header.n_null} null records (number not protected)"
+    size = f"n={header.n_records} d={header.n_features}"
+    print(f"{target}: {size}, {null}{clipped}{checked}")
 
 
 main = make_main("pack", __doc__, "FILE", ("bounds",), run)

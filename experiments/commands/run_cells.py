@@ -317,8 +317,8 @@ def list_clipping_warnings(rows: pd.DataFrame) -> list[str]:
         rows["clipped"] > 0, ["dataset", "preprocessing", "clipped", "n"]
     ]
     return [
-        f"{row.dataset}: {row.clipped} of {row.n} points lie outside the "
-        f"{DOMAINS[row.preprocessing]} "
-        "and were moved to its border (clip=false refuses them)"
+        f"{row.dataset}: {row.clipped} of {row.n} points (number not protected) lie "
+        f"outside the {DOMAINS[row.preprocessing]} and were moved to its border "
+        "(clip=false refuses them)"
         for row in clipped.drop_duplicates().itertuples()
     ]

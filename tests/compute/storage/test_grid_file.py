@@ -254,7 +254,7 @@ def test_the_command_packs_and_verifies(tmp_path, capsys):
     source, target = str(tmp_path / "x.npy"), str(tmp_path / "x.grid")
     bounds = "bounds=[[-1,-2,0.5],[1,3,9]]"
     assert main([source, target, bounds]) == 0
-    summary = "n=300 d=3, 2 null records, some clipped to the bounds"
+    summary = "n=300 d=3, 2 null records (number not protected), some clipped to the bounds"
     assert capsys.readouterr().out == f"{target}: {summary}\n"
     assert open_grid(target).to_points() == Points.quantize(matrix(), *BOUNDS)[0]
     assert main([target]) == 0
