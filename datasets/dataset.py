@@ -92,7 +92,15 @@ class Dataset:
         null = ""
         if n_null:
             null = f"; {n_null} rows lack a value: null records (number not protected)"
-        return f"{n} rows, {d} columns{layout}{null}"
+        bounds = ""
+        is_known = np.isfinite(self.domain).all()
+        if d == 2 and is_known and shared_range(self.domain) is None:
+            # Two lists are lower and upper bounds, and look like pairs by column.
+            first, second = self.domain.T
+            bounds = (
+                f"; bounds {first[0]:g} to {first[1]:g}, {second[0]:g} to {second[1]:g}"
+            )
+        return f"{n} rows, {d} columns{layout}{bounds}{null}"
 
 
 def shared_range(domain: np.ndarray) -> tuple[float, float] | None:

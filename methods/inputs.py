@@ -100,12 +100,29 @@ def _read_bounds(bounds: Any, d: int) -> np.ndarray:
                 f"{_show_bounds(bounds)} are pairs by feature, and must be (lower, "
                 f"upper): write ({lower.tolist()}, {upper.tolist()})"
             )
+    if isinstance(bounds, tuple) and _may_be_pairs(bounds, declared):
+        lower, upper = declared.tolist()
+        first, second = declared.T.tolist()
+        raise ValueError(
+            f"{_show_bounds(bounds)} can be read in two ways, and must be lists: write "
+            f"({lower}, {upper}) for lower and upper bounds, ({first}, {second}) for "
+            "pairs by feature"
+        )
     if are_tuples or declared.shape not in {(2,), (2, d)}:
         raise ValueError(
             f"{_show_bounds(bounds)} must be (lower, upper): two numbers for all "
             f"features, or two lists of {d} numbers, one for each feature"
         )
     return declared
+
+
+def _may_be_pairs(bounds: Sequence[Any], declared: np.ndarray) -> bool:
+    """Whether two tuples may be pairs by feature, or lower and upper bounds."""
+    if declared.shape != (2, 2):
+        return False
+    are_tuples = all(isinstance(item, tuple) for item in bounds)
+    ascends = (np.diff(declared, axis=0) > 0).all() and (np.diff(declared) > 0).all()
+    return are_tuples and bool(ascends)
 
 
 def _show_bounds(bounds: object) -> str:

@@ -186,6 +186,19 @@ def test_pairs_by_feature_are_refused_in_any_number_of_features():
             FastLloyd(2, bounds=bounds).fit(blobs(d=3))
 
 
+def test_two_tuples_that_may_be_pairs_are_refused():
+    """Of two features, ((0, 5), (100, 200)) has two meanings; lists have one."""
+    refusal = (
+        "bounds=((0, 5), (100, 200)) can be read in two ways, and must be lists: write ([0.0, 5.0], "
+        "[100.0, 200.0]) for lower and upper bounds, ([0.0, 100.0], [5.0, 200.0]) for pairs by "
+        "feature"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(refusal)}$"):
+        FastLloyd(2, bounds=((0, 5), (100, 200))).fit(blobs())
+    model = FastLloyd(2, bounds=([0, 5], [100, 200]), random_state=0).fit(blobs())
+    assert model.domain_.tolist() == [[0, 5], [100, 200]]
+
+
 def test_bounds_of_any_container_are_the_same():
     X = blobs() * [1, 5]
     model = FastLloyd(2, random_state=0, bounds=([-1, -5], [1, 5]))
