@@ -498,3 +498,24 @@ def test_what_shows_results_makes_no_folder(verb, tmp_path, capsys):
     assert verb(["paper=dpm", f"results={folder}"]) == 2
     assert "results must be a folder with stored cells" in capsys.readouterr().err
     assert not folder.exists()
+
+
+REFUSED = {
+    "a method": ("-m", "method=fastlloyd,nope", "dataset=iris"),
+    "a job": ("-m", "method=fastlloyd", "dataset=iris", "epsilon=1,-1"),
+    "a single run's account": ("dataset=iris", "epsilon=1", "account=nowhere.json"),
+    "a sweep's account": ("-m", "dataset=iris", "epsilon=1,2", "account=nowhere.json"),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_refused_command_leaves_no_folder(call, tmp_path, words, is_there):
+    """A folder that was there before stays, empty as it was."""
+    if is_there:
+        (tmp_path / "results").mkdir()
+    code, _, err = call(*words)
+    assert code == 2
+    assert err.startswith("error: ")
+    left = {path.name for path in tmp_path.rglob("*")}
+    assert left == ({"results"} if is_there else set())
