@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
+from rich.text import Text
 
 from pkm.datasets.loading import FILE
 from pkm.experiments.backends.backends import check_backend, run_cells
@@ -34,7 +35,9 @@ DOMAINS = {"public": "public domain", "range": "range of all columns"}
 SHARED_KEYS = ("results", "jobs", "scheduler", "data", "backend", "tracking", "account")
 
 
-def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
+def run(
+    configs: Sequence[DictConfig], console: Console, title: str | None = None
+) -> list[float | None]:
     """Run the cells of all jobs as one batch, and print their table.
 
     Parameters
@@ -43,6 +46,8 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
         One per job of a multirun, checked.
     console : rich.console.Console
         Where to print.
+    title : str, optional
+        Of the table: which job it is of, where each has its own.
 
     Returns
     -------
@@ -94,7 +99,9 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     rows = plan.read_rows(store)
     if not rows.empty:
         names = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
-        console.print(make_result_table(rows, [name for name in names if name in rows]))
+        table = make_result_table(rows, [name for name in names if name in rows])
+        # One call: jobs of other processes print at the same time.
+        console.print(table if title is None else Group(Text(title), table))
         for line in (*list_clipping_warnings(rows), *list_privacy_warnings(rows)):
             console.print(line, style="yellow", markup=False)
     warn_seeded_noise(plan.cells, console)

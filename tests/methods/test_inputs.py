@@ -189,9 +189,9 @@ def test_pairs_by_feature_are_refused_in_any_number_of_features():
 def test_two_tuples_that_may_be_pairs_are_refused():
     """Of two features, ((0, 5), (100, 200)) has two meanings; lists have one."""
     refusal = (
-        "bounds=((0, 5), (100, 200)) can be read in two ways, and must be lists: write ([0.0, 5.0], "
-        "[100.0, 200.0]) for lower and upper bounds, ([0.0, 100.0], [5.0, 200.0]) for pairs by "
-        "feature"
+        "bounds=((0, 5), (100, 200)) can be read in two ways, and must be lists: write ([0.0, "
+        "5.0], [100.0, 200.0]) for lower and upper bounds, ([0.0, 100.0], [5.0, 200.0]) for pairs "
+        "by feature"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(refusal)}$"):
         FastLloyd(2, bounds=((0, 5), (100, 200))).fit(blobs())

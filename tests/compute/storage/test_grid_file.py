@@ -249,6 +249,19 @@ def test_many_columns_have_room_in_the_header(tmp_path):
     assert packed.begin % module.PAGE == 0
 
 
+def test_the_command_packs_a_text_as_run_reads_it(tmp_path, capsys):
+    rows = matrix()[:, :2]
+    source, target = tmp_path / "x.csv", tmp_path / "x.grid"
+    lines = [
+        ",".join("" if np.isnan(value) else repr(float(value)) for value in row) for row in rows
+    ]
+    source.write_text("a,b\n" + "\n".join(lines) + "\n")
+    assert main([str(source), str(target), "bounds=[[-1,-2],[1,3]]"]) == 0
+    assert "300 rows, 2 columns" in capsys.readouterr().out
+    expected, _ = Points.quantize(rows, np.array([-1.0, -2.0]), np.array([1.0, 3.0]))
+    assert open_grid(target).to_points() == expected
+
+
 def test_the_command_packs_and_verifies(tmp_path, capsys):
     np.save(tmp_path / "x.npy", matrix())
     source, target = str(tmp_path / "x.npy"), str(tmp_path / "x.grid")

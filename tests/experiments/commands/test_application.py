@@ -500,6 +500,17 @@ def test_what_shows_results_makes_no_folder(verb, tmp_path, capsys):
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_the_table_of_a_job_says_which_job_it_is_of(call, launcher):
+    words = ("-m", "method=fastlloyd", "method.alpha=0.4,0.8", "dataset=iris", "seeds=1")
+    code, out, _ = call(*words, "epsilon=1", f"hydra/launcher={launcher}")
+    assert code == 0
+    lines = out.splitlines()
+    tables = [number for number, line in enumerate(lines) if line.split()[:1] == ["method"]]
+    titles = [lines[number - 1] for number in tables]
+    assert sorted(re.findall(r"alpha=\S+", " ".join(titles))) == ["alpha=0.4", "alpha=0.8"]
+
+
 REFUSED = {
     "a method": ("-m", "method=fastlloyd,nope", "dataset=iris"),
     "a job": ("-m", "method=fastlloyd", "dataset=iris", "epsilon=1,-1"),
