@@ -37,7 +37,7 @@ class Cells:
     find : callable
         From points (m, d) to the codes of their cells.
     positions : ndarray of shape (p, d), int64
-        Public ones, such as centers; none if there are none.
+        Public ones in the domain, such as centers; none if there are none.
     domain : ndarray of shape (2, d), float64
         Bounds in the units of the data, which the grid steps represent.
     """
@@ -71,7 +71,9 @@ def list_cells(source: Any, query: Any, domain: np.ndarray) -> list[Cells]:
     """
     positions = _list_positions(query, domain.shape[1])
     divisions = _divide(source, query, positions)
-    return [Cells(kind, find, positions, domain) for kind, find in divisions]
+    # Centers may lie outside of the domain, where no record is.
+    inside = np.clip(positions, -SCALE, SCALE)
+    return [Cells(kind, find, inside, domain) for kind, find in divisions]
 
 
 def _list_positions(query: Any, n_features: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, cast
 
 import numpy as np
@@ -348,8 +349,10 @@ def _as_numbers(matrix: np.ndarray, names: Sequence[str | int]) -> np.ndarray:
 
 def _as_float(value: Any) -> float:
     """Float of a number; None and pandas.NA, which have none, are NaN."""
-    if value is None or type(value).__name__ == "NAType":
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return math.nan
+    if isinstance(value, Decimal) and value.is_nan():
+        return math.nan  # a signaling NaN has no float
     # They have a float, which depends on their format or unit.
     if isinstance(value, str | bytes | np.datetime64 | np.timedelta64):
         raise ValueError(f"a value is of type {type(value).__name__}")

@@ -237,3 +237,11 @@ def test_a_fault_at_a_border_is_found(method, label, monkeypatch):
     monkeypatch.setattr(audit_report, "SECURE_SHARE", 0.0)
     report = audit(method, ["replay"], n_pairs=60)
     assert {found.label for found in report.unregistered} == {label}
+
+
+def test_positions_outside_of_the_domain_are_no_places():
+    """Sums with noise put centers there; cells are found by the centers as they are."""
+    centers = np.array([[[-3 * SCALE, 0], [SCALE // 2, 5]]])
+    (cells,) = list_cells(None, SumsAndCounts(centers), whole(2))
+    assert np.abs(cells.positions).max() == SCALE
+    assert cells.codes(np.array([[-SCALE, 0]])).tolist() == [[1]]

@@ -2,6 +2,7 @@
 
 import re
 import tracemalloc
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -28,8 +29,8 @@ from pkm.methods import (
 
 @pytest.mark.parametrize(
     "value",
-    [10**400, -(10**400), np.nan, np.inf, 1e308, np.longdouble("1e4000")],
-    ids=["integer", "negative", "nan", "inf", "large", "longdouble"],
+    [10**400, -(10**400), np.nan, np.inf, 1e308, np.longdouble("1e4000"), Decimal("sNaN"), pd.NaT],
+    ids=["integer", "negative", "nan", "inf", "large", "longdouble", "signaling", "no time"],
 )
 def test_no_number_of_one_record_makes_a_fit_fail(value):
     X = np.random.default_rng(0).uniform(-1, 1, (50, 2)).astype(object)
