@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
@@ -193,7 +195,11 @@ def make_job_plan(config: DictConfig) -> Plan:
         raise ConfigurationError(str(error.__cause__ or error)) from error
     if plan.gaps:
         raise ConfigurationError(plan.gaps[0].reason)
-    return plan
+    if values["account"] is None:
+        return plan
+    account = str(Path(values["account"]).resolve())
+    entries = [(name, replace(cell, account=account)) for name, cell in plan.entries]
+    return replace(plan, entries=tuple(entries))
 
 
 def make_result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pickle
+import shutil
 import stat
 import subprocess
 import sys
@@ -665,8 +666,8 @@ def call(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
 
-    def go(verb, *words):
-        more = [f"results={tmp_path / 'results'}"] if verb is run_command else []
+    def go(verb, *words, results="results"):
+        more = [f"results={tmp_path / results}"] if verb is run_command else []
         code = verb.main([*words, *more])
         return code, *capsys.readouterr()
 
@@ -702,12 +703,25 @@ def test_the_command_line_charges_an_account(call, path):
 
 
 @pytest.mark.integration
-def test_a_stored_cell_that_was_not_paid_for_is_charged(call, path):
+@pytest.mark.parametrize("is_paid", [False, True])
+def test_a_cell_that_was_stored_without_the_account_is_run_and_charged(
+    call, path, tmp_path, is_paid
+):
+    """Even if the account has paid for other releases of the same settings."""
+    assert call(command, str(path), "epsilon=9", "delta=1e-3")[0] == 0
+    if is_paid:
+        assert call(run_command, f"account={path}", *RUN, results="elsewhere")[0] == 0
     assert call(run_command, *RUN, "noise=secure")[0] == 0
-    assert call(command, str(path), "epsilon=2", "delta=1e-5")[0] == 0
     code, out, _ = call(run_command, f"account={path}", *RUN)
     assert code == 0
-    assert "2 replicates of 1 cells were charged" in out and "1 cells were stored already" in out
+    assert "2 replicates of 1 cells were charged" in out
+    assert "0 cells were stored already, 1 were run" in out
+    # A copy of what was paid for is free, wherever it is.
+    shutil.copytree(tmp_path / "results", tmp_path / "copy")
+    code, out, _ = call(run_command, f"account={path}", *RUN, results="copy")
+    assert code == 0
+    assert "0 replicates of 0 cells were charged" in out
+    assert PrivacyAccountant.open(path).spent() == (2.0 if is_paid else 1.0)
 
 
 @pytest.mark.integration
