@@ -10,11 +10,11 @@ import stat
 import subprocess
 import sys
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
+from planted_faults import FollowsTheData
 from scipy.special import expit, ndtr, ndtri
 
 from pkm.benchmarks.measurement import peak_bytes
@@ -33,20 +33,15 @@ from pkm.methods import (
     load_method,
 )
 from pkm.methods.base import PrivateKMeans
-from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
-    SCALE,
     AccountedRun,
     AccountError,
     Budget,
     BudgetExceeded,
     Charge,
-    Gaussian,
     NoiseStreams,
     PrivacyAccountant,
-    PrivacyClaim,
     ScheduleError,
-    SumsAndCounts,
     gaussian_mu,
     gdp_delta,
     gdp_epsilon,
@@ -614,30 +609,25 @@ def test_a_crash_after_the_charge_leaves_it(path, monkeypatch):
     assert PrivacyAccountant.open(path).spent() == 0.5
 
 
-class FollowsTheData(PrivateKMeans):
-    """A method with a fault: how much noise it asks for follows from what was released."""
-
-    claims: ClassVar = {"sound": PrivacyClaim("approximate")}
-    epsilon: float = 1.0
-
-    def schedule(self, n_points, n_features):
-        mu = math.hypot(math.sqrt(n_features), 1) * SCALE / 1e6
-        return Schedule(plan_release(SumsAndCounts, Gaussian, mu=mu))
-
-    def cluster(self, curator):
-        centers = np.zeros((1, 1, curator.n_features), np.int64)
-        query = SumsAndCounts(centers)
-        answer = curator.release(query, sums=Gaussian(1e6), counts=Gaussian(1e6))
-        if np.abs(answer["sums"]).max() > 1e7:
-            curator.release(query, sums=Gaussian(1e9), counts=Gaussian(1e9))
-        return centers, 1
-
-
 def test_a_schedule_that_follows_the_data_is_stopped():
     account = PrivacyAccountant(Budget(2.0, 1e-5))
     with pytest.raises(ScheduleError, match="must not depend on private data"):
         FollowsTheData(1, bounds=(-1, 1)).fit(np.ones((400, 2)), account=account)
     assert len(account.runs) == 1
+
+
+@pytest.mark.integration
+def test_a_command_stops_a_schedule_that_follows_the_data(call, path, tmp_path):
+    """The cells that an account pays for make the planned releases alone, too."""
+    np.save(tmp_path / "points.npy", np.ones((400, 2)))
+    file = (f"path={tmp_path / 'points.npy'}", "bounds=[-1,1]", "dataset=file", "k=1")
+    words = ("method=planted_faults:FollowsTheData", *file, "epsilon=1.0", "seeds=1")
+    assert call(run_command, *words, "backend.retries=0")[0] == 0
+    PrivacyAccountant(Budget(2.0, 1e-5), path)
+    code, out, _ = call(run_command, *words, f"account={path}", "backend.retries=0")
+    assert code == 1
+    assert "ScheduleError: release 'sums_and_counts' round 1" in out
+    assert len(PrivacyAccountant.open(path).runs) == 1
 
 
 def test_users_that_report_in_two_fits_pay_twice():
