@@ -74,18 +74,18 @@ def run(
         require(len(values) == 1, key, values, rule)
     store = Store(settings.results)
     backend = check_backend(Backend(**settings.backend))
-    for line in describe_reading(plan):
-        console.print(line, markup=False)
-
-    # Run the cells that are not stored yet.
-    stored = store.filter_readable([cell.key for cell in plan.cells])
-    to_run = [cell for cell in plan.cells if cell.key not in stored]
     with store.made_unless_refused():
+        for line in describe_reading(plan):
+            console.print(line, markup=False)
+        # Cells that are not stored yet are run.
+        stored = store.filter_readable([cell.key for cell in plan.cells])
+        to_run = [cell for cell in plan.cells if cell.key not in stored]
         if settings.account is not None:
             charged = charge_account(
                 settings.account, plan.cells, stored, settings.data
             )
             console.print(charged, markup=False)
+
     costs = estimate_costs(to_run, store, backend)
     resume_garbage_collection()
     run_cells(
