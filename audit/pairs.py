@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pkm.audit.aims import Cells, convert, draw_place
 from pkm.compute import SCALE, Points, middle_and_half_width
 from pkm.privacy import Adjacency
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
@@ -366,46 +367,28 @@ def perturb(
     return _replace_rows(pair, rows, rng, rho)
 
 
-def move_record_to_boundary(
-    pair: Pair, arguments: Sequence[np.ndarray], rng: Rng, rho: float | None = None
+def move_record(
+    pair: Pair, cells: Sequence[Cells], rng: Rng, rho: float | None = None
 ) -> Pair:
     """Move the record of a pair to where a query may decide about it.
-
-    That is between two rows of an argument, such as centers, or at a row or a step from
-    it, at a quantile of each feature, at another record, or anywhere.
 
     Parameters
     ----------
     pair : Pair
-    arguments : sequence of ndarray
-        Of the queries of a run, in grid steps.
+    cells : sequence of Cells
+        Of the queries of a run. One of them is aimed at.
     rng : numpy.random.Generator
     rho : float, optional
         Of rho-bounded adjacency.
     """
+    chosen = Cells.whole(pair.domain)
+    if cells:
+        chosen = cells[rng.integers(len(cells))]
+    others = np.delete(pair.rows, pair.index, axis=0)
+    others = convert(others, pair.domain, chosen.domain)
+    place = draw_place(others, chosen, rng)
     rows = pair.rows.copy()
-    d = rows.shape[1]
-    places = [
-        array.reshape(-1, d)
-        for array in arguments
-        if array.dtype == np.int64 and array.shape[-1:] == (d,) and array.size
-    ]
-    choice = rng.random() if places else rng.uniform(0.6, 1.0)
-    if choice < 0.6:
-        centers = np.unique(places[rng.integers(len(places))], axis=0)
-        center = centers[rng.integers(len(centers))]
-        place = center + rng.integers(-1, 2, d)
-        squares = ((centers - center).astype(float) ** 2).sum(axis=1)
-        if choice < 0.4 and len(centers) > 1:
-            # Halfway to the next center.
-            place = (center + centers[np.argsort(squares)[1]]) // 2
-    elif choice < 0.75:
-        place = np.quantile(rows, rng.random(), axis=0).astype(np.int64)
-    elif choice < 0.9:
-        place = rows[rng.integers(len(rows))]
-    else:
-        place = _round_to_grid(rng.uniform(-1, 1, d))
-    rows[pair.index] = _clip(place)
+    rows[pair.index] = convert(place, chosen.domain, pair.domain)
     return _replace_rows(pair, rows, rng, rho)
 
 

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from pkm.audit.aims import Cells, list_cells
 from pkm.audit.laws import Law, find_law
 from pkm.audit.pairs import Pair
 from pkm.compute import Points
@@ -84,6 +85,8 @@ class Trace:
     ----------
     queries : list of tuple
         Name and arguments of each query, in order.
+    cells : list of Cells
+        That the queries divide the domain into.
     draws : list of Draw
     ledgers : list of Ledger
         With the charges.
@@ -93,6 +96,7 @@ class Trace:
     """
 
     queries: list[tuple] = field(default_factory=list)
+    cells: list[Cells] = field(default_factory=list)
     draws: list[Draw] = field(default_factory=list)
     ledgers: list[Ledger] = field(default_factory=list)
     observed: dict[str, Any] = field(default_factory=dict)
@@ -394,7 +398,9 @@ def make_tracing_curator(
         def release_from(self, view: Any, query: Any, noise: Any) -> Any:
             arguments = map(freeze, get_fields(query))
             trace.queries.append((type(query).__name__, *arguments))
-            return super().release_from(view, query, noise)
+            answer = super().release_from(view, query, noise)
+            trace.cells += list_cells(view, query, self.domain)
+            return answer
 
     return TracingCurator
 
@@ -449,8 +455,10 @@ class Replay:
         Epsilon at the budget's delta, and the sum of the deltas charged, by the ledger.
     refusal : Exception or None
         That the method raised on both data sets alike.
-    arguments : tuple of ndarray
-        Of the queries: to where the record of a worse pair may be moved.
+    cells : tuple of Cells
+        Of the queries: at which the record of a worse pair is aimed.
+    draws : tuple of Draw
+        Whose outputs lead to these cells.
     """
 
     realized: tuple[Realized, ...] = ()
@@ -459,7 +467,8 @@ class Replay:
     spent: float = 0.0
     delta: float = 0.0
     refusal: Exception | None = None
-    arguments: tuple[np.ndarray, ...] = ()
+    cells: tuple[Cells, ...] = ()
+    draws: tuple[Draw, ...] = ()
 
     @property
     def ratio(self) -> float:
@@ -477,7 +486,14 @@ class Replay:
         }
 
 
-def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) -> Replay:
+def replay(
+    method: Any,
+    pair: Pair,
+    seed: int,
+    *,
+    with_account: bool = False,
+    forced: Sequence[Draw] | None = None,
+) -> Replay:
     """Fit a method to points, and again to a neighbor with all outputs forced.
 
     Parameters
@@ -489,6 +505,9 @@ def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) ->
     seed : int
     with_account : bool, default=False
         Charge an account for each of the fits.
+    forced : sequence of Draw, optional
+        Draws of a run on other points, whose outputs are forced on both fits. A record
+        that was aimed at the cells of that run then meets them. Default: fresh outputs.
 
     Returns
     -------
@@ -505,9 +524,10 @@ def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) ->
     def open_account() -> PrivacyAccountant | None:
         return PrivacyAccountant(budget) if with_account else None
 
-    recorded = trace_fit(configured, pair.X, account=open_account())
-    refusal = recorded.observed.get("exception")
+    refusal = None
     try:
+        recorded = trace_fit(configured, pair.X, forced, open_account())
+        refusal = recorded.observed.get("exception")
         replayed = trace_fit(
             configured, pair.neighbor_X, recorded.draws, open_account()
         )
@@ -520,15 +540,16 @@ def replay(method: Any, pair: Pair, seed: int, *, with_account: bool = False) ->
         return Replay(loss=0.0, refusal=refusal)
     draws = list(zip(recorded.draws, replayed.draws, strict=True))
     ledgers = recorded.ledgers
-    arrays = [value for query in recorded.queries for value in query[1:]]
     return Replay(
         tuple(_realize(recorded, draws)),
-        loss=measure_losses(draws, 1)[0],
+        # Forced outputs were not drawn for these points: their likelihood says nothing.
+        loss=measure_losses(draws, 1)[0] if forced is None else 0.0,
         spent=max((ledger.spent() for ledger in ledgers), default=0.0),
         delta=math.fsum(
             charge.delta for ledger in ledgers for charge in ledger.charges
         ),
-        arguments=tuple(array for array in arrays if isinstance(array, np.ndarray)),
+        cells=tuple(recorded.cells),
+        draws=tuple(recorded.draws),
     )
 
 

@@ -8,7 +8,7 @@ nothing.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -21,10 +21,10 @@ from pkm.audit.pairs import (
     draw_blobs,
     draw_pair,
     draw_pairs,
-    move_record_to_boundary,
+    move_record,
     perturb,
 )
-from pkm.audit.replay import Replay, replay, trace_run
+from pkm.audit.replay import Draw, Replay, replay, trace_run
 from pkm.audit.residuals import MAX_P_VALUE, LawTest, run_law_tests
 from pkm.methods import PrivateKMeans, load_method
 from pkm.privacy import Adjacency, BudgetExceeded
@@ -336,10 +336,18 @@ def replay_pairs(
     replays: list[Replay] = []
     worst: dict[str, tuple[Any, Pair, int, Replay]] = {}  # by kind of the data
 
-    def try_pair(configuration: Any, pair: Pair, number: int) -> None:
+    def try_pair(
+        configuration: Any,
+        pair: Pair,
+        number: int,
+        forced: Sequence[Draw] | None = None,
+    ) -> None:
         with_account = number % ACCOUNT_EVERY == 0
-        result = replay(configuration, pair, number, with_account=with_account)
-        replays.append(result)
+        result = replay(
+            configuration, pair, number, with_account=with_account, forced=forced
+        )
+        # Draws can be large: those of the worst pairs are kept alone.
+        replays.append(replace(result, cells=(), draws=()))
         _add_costs(result, pair, tightness, findings)
         _add_overspending(result, configuration, pair, findings)
         if pair.name not in worst or result.ratio > worst[pair.name][-1].ratio:
@@ -369,14 +377,16 @@ def replay_pairs(
     for step in range(n_pairs):
         configuration, pair, number, result = worst[kinds[step % len(kinds)]]
         change = rng.random()
+        forced = None
         if change < 0.5:
             rho = get_rho(configuration)
-            pair = move_record_to_boundary(pair, result.arguments, rng, rho)
+            pair = move_record(pair, result.cells, rng, rho)
+            forced = result.draws or None
         elif change < 0.75:
             pair = perturb(pair, rng, get_rho(configuration))
         else:
             number = N_SEEDS * n_pairs + step
-        try_pair(configuration, pair, number)
+        try_pair(configuration, pair, number, forced)
 
     refusals = [result.refusal for result in replays]
     if all(refusals) and not findings:

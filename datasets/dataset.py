@@ -89,8 +89,18 @@ class Dataset:
         n, d = self.points.shape
         n_null = int(np.isnan(self.points[:, 0]).sum())
         layout = f", {self.layout}" if self.layout else ""
-        null = f"; {n_null} rows lack a value: null records" if n_null else ""
-        return f"{n} rows, {d} columns{layout}{null}"
+        null = ""
+        if n_null:
+            null = f"; {n_null} rows lack a value: null records (number not protected)"
+        bounds = ""
+        is_known = np.isfinite(self.domain).all()
+        if d == 2 and is_known and shared_range(self.domain) is None:
+            # Two lists are lower and upper bounds, and look like pairs by column.
+            first, second = self.domain.T
+            bounds = (
+                f"; bounds {first[0]:g} to {first[1]:g}, {second[0]:g} to {second[1]:g}"
+            )
+        return f"{n} rows, {d} columns{layout}{bounds}{null}"
 
 
 def shared_range(domain: np.ndarray) -> tuple[float, float] | None:

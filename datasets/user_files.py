@@ -318,7 +318,11 @@ def _as_float(value: Any) -> float:
 
 
 def _refuse_thousands(values: "Series") -> None:
-    for value in values.dropna():
+    import pandas as pd
+
+    # Three decimals look like thousands, but are a number.
+    texts = values[pd.to_numeric(values, errors="coerce").isna()]
+    for value in texts.dropna():
         text = value.strip() if isinstance(value, str) else ""
         if delimited.THOUSANDS.fullmatch(text):
             raise ValueError(

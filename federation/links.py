@@ -18,10 +18,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 SERVER = 0  # the server's number among the parties; clients count from 1
-#: Tag of a reason for ending the run. The tag of a client's message is one more than
-#: the number of messages that the client has received.
-ABORT = 0
-MESSAGE = 1  # tag of the server's messages
+# Tags. That of a client's message is MESSAGE plus the number of messages that it has
+# received.
+ABORT = 0  # a reason why a party stops: a run may recover from a client's
+BREACH = 1  # a client's reason for ending the run: another party broke the protocol
+MESSAGE = 2
 Message = bytes | np.ndarray
 #: Clients wait this many times longer than the server, so that the server names the
 #: late client.
@@ -92,7 +93,7 @@ class ClientLink:
     def send(self, message: Message) -> None:
         """Send a buffer."""
         wait(self.latency)
-        self.transport.put(SERVER, 1 + self._n_received, message)
+        self.transport.put(SERVER, MESSAGE + self._n_received, message)
 
     def receive(self, n_bytes: int) -> np.ndarray:
         """Wait for a buffer of that size, uint8.
@@ -113,9 +114,13 @@ class ClientLink:
         self._n_received += 1
         return packet.message
 
-    def abort(self, reason: str) -> None:
-        """Send the server the reason why this client cannot go on."""
-        self.transport.put(SERVER, ABORT, reason.encode())
+    def abort(self, error: Exception) -> None:
+        """Send the server the reason why this client cannot go on.
+
+        A message that was altered is no loss to recover from: it ends the run.
+        """
+        tag = BREACH if isinstance(error, ProtocolError) else ABORT
+        self.transport.put(SERVER, tag, describe(error).encode())
 
 
 @dataclass(eq=False)
@@ -191,15 +196,17 @@ class ServerLink:
             name = name_party(client)
             if client in self.dropped:
                 continue
-            if packet.tag == ABORT:
+            if packet.tag in (ABORT, BREACH):
                 reason = f"{name} stopped: {packet.message.tobytes().decode()}"
+                if packet.tag == BREACH:
+                    raise ProtocolError(reason)
                 if recover and client in received:
                     # Its message has arrived and counts: the next call drops it.
                     self._stopped[client] = reason
                 else:
                     self._drop(client, reason, recover)
                 continue
-            if client in received or packet.tag != 1 + self._n_delivered:
+            if client in received or packet.tag != MESSAGE + self._n_delivered:
                 raise ProtocolError(f"{name} sent a message where none was due")
             check_size(packet, n_bytes)
             received[client] = packet
@@ -227,10 +234,10 @@ class ServerLink:
         for client, message in zip(self.remaining, messages, strict=True):
             self.transport.put(client, MESSAGE, message)
 
-    def abort(self, reason: str) -> None:
+    def abort(self, error: Exception) -> None:
         """Send the remaining clients the reason why the run ends."""
         for client in self.remaining:
-            self.transport.put(client, ABORT, reason.encode())
+            self.transport.put(client, ABORT, describe(error).encode())
 
 
 def announce_remaining(link: ServerLink) -> None:
@@ -248,6 +255,12 @@ def receive_remaining(link: ClientLink) -> list[int]:
 def name_party(party: int) -> str:
     """Name a party in a message."""
     return "the server" if party == SERVER else f"client {party}"
+
+
+def describe(error: Exception) -> str:
+    """Say in a message to other parties why a party stops."""
+    is_known = isinstance(error, ProtocolError)
+    return str(error) if is_known else f"{type(error).__name__}: {error}"
 
 
 def view_bytes(message: Message) -> np.ndarray:

@@ -218,8 +218,7 @@ def _abort_on_error(link: ServerLink | ClientLink) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        known = isinstance(error, ProtocolError)
-        link.abort(str(error) if known else f"{type(error).__name__}: {error}")
+        link.abort(error)
         link.transport.flush()
         # An error ends the job under mpi4py's runner: the others have time to report
         # the reason.

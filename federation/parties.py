@@ -27,6 +27,7 @@ from pkm.federation.links import (
     ProtocolError,
     ServerLink,
     ThreadServerLink,
+    describe,
     name_party,
 )
 from pkm.federation.recovery import MIN_CLIENTS
@@ -561,7 +562,7 @@ def run_in_threads(
 
     # Start the clients.
     outcomes: dict[int, tuple[Any, ClientReport]] = {}
-    failures: dict[int, str] = {}
+    failures: dict[int, Exception] = {}
 
     def run_party(client: int) -> None:
         """Run a client; report any failure to the server, which ends the run."""
@@ -579,8 +580,8 @@ def run_in_threads(
                 allow_seeded_noise=allow_seeded_noise,
             )
         except Exception as error:
-            failures[client] = f"{type(error).__name__}: {error}"
-            client_link.abort(failures[client])
+            failures[client] = error
+            client_link.abort(error)
 
     threads = {
         client: threading.Thread(
@@ -605,16 +606,21 @@ def run_in_threads(
             allow_seeded_noise=allow_seeded_noise,
         )
     except Exception as error:
-        link.abort(str(error))
+        link.abort(error)
         raise
     for client in link.remaining:
         threads[client].join(network.time_limit)
 
-    # With recovery some clients may be missing; all others must agree.
-    missing = [client for client in link.remaining if client not in outcomes]
-    if missing and not (network.recover and outcomes):
-        reason = failures.get(missing[0], "it did not finish")
-        raise ProtocolError(f"{name_party(missing[0])} stopped: {reason}")
+    # With recovery some clients may be missing; all others must agree. But nobody may
+    # have received an altered message, which the last one can be.
+    late = ProtocolError("it did not finish")
+    for client in link.remaining:
+        if client in outcomes:
+            continue
+        error = failures.get(client, late)
+        is_breach = client in failures and isinstance(error, ProtocolError)
+        if is_breach or not (network.recover and outcomes):
+            raise ProtocolError(f"{name_party(client)} stopped: {describe(error)}")
     runs, reports = zip(*(outcomes[client] for client in sorted(outcomes)), strict=True)
     check_equal_centers([hash_centers(run) for run in runs])
     return runs[0], FederationCosts.combine(runs[0].n_iter, server_report, reports)

@@ -114,6 +114,7 @@ class BatchMethod(ClusteringMethod):
         *,
         account: PrivacyAccountant | None = None,
         secure: bool | None = None,
+        schedule: Sequence[Charge] | None = None,
     ) -> Run:
         """Cluster the same points once per seed.
 
@@ -133,6 +134,9 @@ class BatchMethod(ClusteringMethod):
         secure : bool, optional
             Draw noise from the operating system's entropy. False: from the seeds, which
             is for public data. Default: the parameter.
+        schedule : sequence of Charge, optional
+            The only releases that each replicate may make, of a run that an account has
+            paid for. Default: any, or those that `account` pays for.
 
         Returns
         -------
@@ -155,7 +159,6 @@ class BatchMethod(ClusteringMethod):
             return self.curator(shards, ledger, streams, domain)
 
         shape = shards.n_records, shards.n_features
-        schedule = None
         if account is not None:
             planned = self.planned_run(*shape, seeds)
             account.charge(planned)

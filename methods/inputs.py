@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, cast
 
 import numpy as np
@@ -100,12 +101,29 @@ def _read_bounds(bounds: Any, d: int) -> np.ndarray:
                 f"{_show_bounds(bounds)} are pairs by feature, and must be (lower, "
                 f"upper): write ({lower.tolist()}, {upper.tolist()})"
             )
+    if isinstance(bounds, tuple) and _may_be_pairs(bounds, declared):
+        lower, upper = declared.tolist()
+        first, second = declared.T.tolist()
+        raise ValueError(
+            f"{_show_bounds(bounds)} can be read in two ways, and must be lists: write "
+            f"({lower}, {upper}) for lower and upper bounds, ({first}, {second}) for "
+            "pairs by feature"
+        )
     if are_tuples or declared.shape not in {(2,), (2, d)}:
         raise ValueError(
             f"{_show_bounds(bounds)} must be (lower, upper): two numbers for all "
             f"features, or two lists of {d} numbers, one for each feature"
         )
     return declared
+
+
+def _may_be_pairs(bounds: Sequence[Any], declared: np.ndarray) -> bool:
+    """Whether two tuples may be pairs by feature, or lower and upper bounds."""
+    if declared.shape != (2, 2):
+        return False
+    are_tuples = all(isinstance(item, tuple) for item in bounds)
+    ascends = (np.diff(declared, axis=0) > 0).all() and (np.diff(declared) > 0).all()
+    return are_tuples and bool(ascends)
 
 
 def _show_bounds(bounds: object) -> str:
@@ -331,8 +349,10 @@ def _as_numbers(matrix: np.ndarray, names: Sequence[str | int]) -> np.ndarray:
 
 def _as_float(value: Any) -> float:
     """Float of a number; None and pandas.NA, which have none, are NaN."""
-    if value is None or type(value).__name__ == "NAType":
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return math.nan
+    if isinstance(value, Decimal) and value.is_nan():
+        return math.nan  # a signaling NaN has no float
     # They have a float, which depends on their format or unit.
     if isinstance(value, str | bytes | np.datetime64 | np.timedelta64):
         raise ValueError(f"a value is of type {type(value).__name__}")

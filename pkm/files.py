@@ -5,8 +5,8 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 CACHE_VARIABLE = "PKM_CACHE"
@@ -28,6 +28,18 @@ def cache_folder() -> Path:
 def create_owner_folder(path: Path) -> None:
     """Create a folder for its owner alone, unless it exists."""
     path.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
+
+
+def list_missing_folders(path: Path) -> list[Path]:
+    """List the folders that making one would make, the innermost first."""
+    return [folder for folder in (path, *path.parents) if not folder.exists()]
+
+
+def remove_empty_folders(folders: Iterable[Path]) -> None:
+    """Remove those of some folders that are empty."""
+    for folder in folders:
+        with suppress(OSError):  # not empty, or not there
+            folder.rmdir()
 
 
 def keyed_digest(content: bytes) -> str:

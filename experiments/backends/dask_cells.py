@@ -123,8 +123,9 @@ def check_cluster(backend: Backend) -> Backend:
 def open_client(backend: Backend, n_cells: int) -> Iterator["Client"]:
     """Connect to the scheduler, or start workers here, at most one for each cell.
 
-    Whoever can connect to a worker runs code as its owner. Workers here accept
-    connections with the certificate of this run alone.
+    Whoever can connect to a worker runs code as its owner. A single worker is in this
+    process, without a port. Several accept connections with the certificate of this
+    run alone.
 
     Raises
     ------
@@ -151,13 +152,16 @@ def open_client(backend: Backend, n_cells: int) -> Iterator["Client"]:
 
     from dask import config
 
+    n_workers = min(backend.jobs, n_cells)
+    is_alone = n_workers == 1
     with (
         config.set(NO_HTTP_ROUTES),
         distributed.LocalCluster(
-            n_workers=min(backend.jobs, n_cells),
+            n_workers=n_workers,
+            processes=not is_alone,
             threads_per_worker=1,
             memory_limit=None,
-            security=True,
+            security=None if is_alone else True,
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
             silence_logs=logging.CRITICAL,

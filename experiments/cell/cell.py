@@ -95,6 +95,9 @@ class Cell(Settings):
         replicate, and the seed of its public randomness is drawn.
     keep_centers : bool, default=False
         Whether the released centers are stored, in the raw units of the data.
+    account : str or None
+        File of the account that is charged for the cell. Part of the identity: what was
+        released without the account is no result that it has paid for.
     kind : Kind
         How the seeds are fitted: one of `pkm.experiments.fit.kinds`.
     time_limit : float, optional
@@ -137,6 +140,7 @@ class Cell(Settings):
     timing: bool = checked_field(False, FLAG)
     noise: str = checked_field("seeded", NOISE)
     keep_centers: bool = checked_field(False, FLAG)
+    account: str | None = checked_field(None, PATH)
     time_limit: float | None = checked_field(None, TIME_LIMIT, compare=False)
     style: Mapping[str, str] = field(default_factory=dict, compare=False)
     kind: Kind = field(kw_only=True)
@@ -191,7 +195,10 @@ class Cell(Settings):
         dict
             All fields except those of `file`, `time_limit` and `style`.
         """
+        # Most cells have no account.
+        account = {} if self.account is None else {"account": self.account}
         return {
+            **account,
             "method": self.method,
             "target": self.target,
             "params": dict(self.params),

@@ -38,10 +38,9 @@ def charge_account(
 ) -> str:
     """Charge an account for all replicates of cells before they run: all, or none.
 
-    A cell that was charged before is not charged again: with the same seeds its
-    releases are the same. A cell with secure noise is charged whenever it is run. A
-    cell that was stored without the account is charged, because its releases are used
-    now.
+    A stored cell that was charged before is not charged again. One with secure noise is
+    charged whenever it is run. A cell that was stored without the account is another
+    one, so that it is run and charged.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 from hydra.core.hydra_config import HydraConfig
@@ -20,7 +20,7 @@ from pkm.experiments.commands.composition import check_configuration, register_p
 from pkm.experiments.commands.explanations import explain_errors
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.console.console import make_consoles, run_action
-from pkm.files import create_owner_folder
+from pkm.files import create_owner_folder, list_missing_folders, remove_empty_folders
 from pkm.names import find_nearest
 
 #: Settings of Hydra that only a sweep reads, and those that only a single run reads.
@@ -68,6 +68,7 @@ SHOW_OPTIONS = (
     "--version",
 )
 MULTIRUN = ("-m", "--multirun")
+SWEEP_FILE = "multirun.yaml"  # that Hydra writes before the first job
 BASIC_SWEEPER = ".BasicSweeper"
 #: The backend that is a launcher of Hydra: a job of SLURM runs the cells of one
 #: configuration.
@@ -115,7 +116,10 @@ def call(
     if os.environ.get(FULL_ERROR) == "1":
         run_application()
         return 0
-    return run_action(explain_errors(command)(run_application))
+    code = run_action(explain_errors(command)(run_application))
+    if code == 2:
+        SweepStart.undo()
+    return code
 
 
 def complete_words(words: Sequence[str], command: str) -> list[str]:
@@ -336,7 +340,24 @@ def run_task(
 
 
 class SweepStart(Callback):
-    """What is done before Hydra begins a sweep."""
+    """What is done before Hydra begins a sweep.
+
+    Attributes
+    ----------
+    made : tuple of Path
+        Folders that it has made in this process, the innermost first.
+    """
+
+    made: ClassVar[tuple[Path, ...]] = ()
+
+    @classmethod
+    def undo(cls) -> None:
+        """Remove what a sweep has made that was refused before it ran a job."""
+        for folder in cls.made:
+            # Hydra's copy of the command's configuration.
+            if [path.name for path in folder.glob("*")] == [SWEEP_FILE]:
+                (folder / SWEEP_FILE).unlink()
+        remove_empty_folders(cls.made)
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Make the folders, and warn if later jobs depend on results of earlier ones.
@@ -344,7 +365,13 @@ class SweepStart(Callback):
         Sweepers and launchers write objectives and logs, which private data may be
         behind: the folders are their owner's alone.
         """
-        for folder in (config.results, config.hydra.sweep.dir):
-            create_owner_folder(Path(folder))
+        sweep_folder = Path(config.hydra.sweep.dir)
+        made = [
+            *list_missing_folders(sweep_folder),
+            *list_missing_folders(Path(config.results)),
+        ]
+        type(self).made = tuple(made)
+        for folder in (Path(config.results), sweep_folder):
+            create_owner_folder(folder)
         if not config.hydra.sweeper._target_.endswith(BASIC_SWEEPER):
             make_consoles()[1].print(TUNING_WARNING, style="yellow")

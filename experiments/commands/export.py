@@ -3,7 +3,7 @@
     pkm export
     pkm export results=results output=export
 
-The folder gets ``rows.parquet``, ``rows.csv`` with nested columns as JSON, and
+The folder gets ``rows.parquet``, ``rows.csv.gz`` with nested columns as JSON, and
 ``rows.schema.json``, which says what each column is (a Table Schema of Frictionless
 Data). Rows of restricted data are for their owner alone, as stored cells are.
 """

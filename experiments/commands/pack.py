@@ -5,9 +5,10 @@
     pkm pack out.grid
 
 Rows of an NPY file, a Parquet file, a folder or a pattern of Parquet files are clipped
-to the public bounds and rounded to the grid once; ``fit("out.grid")`` maps the file to
-memory and gives the bits of a fit on the rows. All columns are features. With a grid
-file alone its checksum is compared.
+to the public bounds and rounded to the grid once, and so are those of a text file, as
+``pkm run`` reads it. ``fit("out.grid")`` maps the file to memory and gives the bits of
+a fit on the rows. All columns are features. With a grid file alone its checksum is
+compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,12 +17,15 @@ from pathlib import Path
 import numpy as np
 import yaml
 
+from pkm.compute.storage.blocks import array_blocks
 from pkm.compute.storage.grid_file import SUFFIX, is_grid_file, open_grid, pack
+from pkm.datasets import load
 from pkm.datasets.dataset import check_domain
+from pkm.datasets.user_files import TEXT
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_main
-from pkm.row_blocks import row_blocks
+from pkm.row_blocks import RowBlocks, row_blocks
 
 
 def read_bounds(text: str | None, n_features: int) -> np.ndarray:
@@ -46,6 +50,17 @@ def read_bounds(text: str | None, n_features: int) -> np.ndarray:
         ) from error
 
 
+def open_rows(path: str) -> RowBlocks:
+    """Open the rows of a file; a text is read at once, as ``pkm run`` reads it."""
+    if path.lower().endswith(TEXT):
+        dataset = load(path=path)
+        print(f"{path}: {dataset.summary}")
+        return array_blocks(dataset.points)
+    rows = row_blocks(path)
+    assert rows is not None, "a path has rows, or is refused"
+    return rows
+
+
 def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     """Pack rows, or compare the checksum of a grid file."""
     rule = "DATA OUT.grid, or OUT.grid alone"
@@ -58,17 +73,15 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
             pass
         checked = ", checksum ok"
     else:
-        rows = row_blocks(words[0])
-        assert rows is not None, "a path has rows, or is refused"
+        rows = open_rows(words[0])
         bounds = read_bounds(options.get("bounds"), rows.n_columns)
         packed = pack(rows, target, *bounds)
         checked = ""
     header = packed.header
     clipped = ", some clipped to the bounds" if header.outside else ""
-    print(
-        f"{target}: n={header.n_records} d={header.n_features}, {header.n_null} null "
-        f"records{clipped}{checked}"
-    )
+    null = f"{header.n_null} null records (number not protected)"
+    size = f"n={header.n_records} d={header.n_features}"
+    print(f"{target}: {size}, {null}{clipped}{checked}")
 
 
 main = make_main("pack", __doc__, "FILE", ("bounds",), run)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from pkm.experiments.commands.application import call, run_task
@@ -32,7 +34,10 @@ def run_job(config: DictConfig) -> float:
     # Imported here: it takes seconds, which a help text or a refusal need not.
     from pkm.experiments.commands.run_cells import run
 
-    (objective,) = run([config], make_consoles()[0])
+    hydra_config = HydraConfig.get()
+    is_job = hydra_config.mode == RunMode.MULTIRUN
+    title = " ".join(hydra_config.overrides.task) if is_job else None
+    (objective,) = run([config], make_consoles()[0], title)
     if objective is None:
         raise CellsFailed("cells failed")
     return objective

@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
+from rich.text import Text
 
 from pkm.datasets.loading import FILE
 from pkm.experiments.backends.backends import check_backend, run_cells
@@ -34,7 +37,9 @@ DOMAINS = {"public": "public domain", "range": "range of all columns"}
 SHARED_KEYS = ("results", "jobs", "scheduler", "data", "backend", "tracking", "account")
 
 
-def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
+def run(
+    configs: Sequence[DictConfig], console: Console, title: str | None = None
+) -> list[float | None]:
     """Run the cells of all jobs as one batch, and print their table.
 
     Parameters
@@ -43,6 +48,8 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
         One per job of a multirun, checked.
     console : rich.console.Console
         Where to print.
+    title : str, optional
+        Of the table: which job it is of, where each has its own.
 
     Returns
     -------
@@ -67,16 +74,18 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
         require(len(values) == 1, key, values, rule)
     store = Store(settings.results)
     backend = check_backend(Backend(**settings.backend))
-    store.check_writable()
-    for line in describe_reading(plan):
-        console.print(line, markup=False)
+    with store.made_unless_refused():
+        for line in describe_reading(plan):
+            console.print(line, markup=False)
+        # Cells that are not stored yet are run.
+        stored = store.filter_readable([cell.key for cell in plan.cells])
+        to_run = [cell for cell in plan.cells if cell.key not in stored]
+        if settings.account is not None:
+            charged = charge_account(
+                settings.account, plan.cells, stored, settings.data
+            )
+            console.print(charged, markup=False)
 
-    # Run the cells that are not stored yet.
-    stored = store.filter_readable([cell.key for cell in plan.cells])
-    to_run = [cell for cell in plan.cells if cell.key not in stored]
-    if settings.account is not None:
-        charged = charge_account(settings.account, plan.cells, stored, settings.data)
-        console.print(charged, markup=False)
     costs = estimate_costs(to_run, store, backend)
     resume_garbage_collection()
     run_cells(
@@ -92,7 +101,9 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     rows = plan.read_rows(store)
     if not rows.empty:
         names = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
-        console.print(make_result_table(rows, [name for name in names if name in rows]))
+        table = make_result_table(rows, [name for name in names if name in rows])
+        # One call: jobs of other processes print at the same time.
+        console.print(table if title is None else Group(Text(title), table))
         for line in (*list_clipping_warnings(rows), *list_privacy_warnings(rows)):
             console.print(line, style="yellow", markup=False)
     warn_seeded_noise(plan.cells, console)
@@ -184,7 +195,11 @@ def make_job_plan(config: DictConfig) -> Plan:
         raise ConfigurationError(str(error.__cause__ or error)) from error
     if plan.gaps:
         raise ConfigurationError(plan.gaps[0].reason)
-    return plan
+    if values["account"] is None:
+        return plan
+    account = str(Path(values["account"]).resolve())
+    entries = [(name, replace(cell, account=account)) for name, cell in plan.entries]
+    return replace(plan, entries=tuple(entries))
 
 
 def make_result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
@@ -317,8 +332,8 @@ def list_clipping_warnings(rows: pd.DataFrame) -> list[str]:
         rows["clipped"] > 0, ["dataset", "preprocessing", "clipped", "n"]
     ]
     return [
-        f"{row.dataset}: {row.clipped} of {row.n} points lie outside the "
-        f"{DOMAINS[row.preprocessing]} "
-        "and were moved to its border (clip=false refuses them)"
+        f"{row.dataset}: {row.clipped} of {row.n} points (number not protected) lie "
+        f"outside the {DOMAINS[row.preprocessing]} and were moved to its border "
+        "(clip=false refuses them)"
         for row in clipped.drop_duplicates().itertuples()
     ]

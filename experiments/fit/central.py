@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pkm.experiments.cell.cell import Cell
     from pkm.experiments.fit.inputs import PreparedData, ResolvedCell
     from pkm.methods import PrivateKMeans, Run
+    from pkm.privacy.ledger import Charge
 
 FACTOR = Rule(
     lambda value: is_number(value) and 1 <= value <= 1e6,
@@ -66,7 +67,14 @@ class Central(Kind):
         if public_data is not None:
             data, public_points = separate_public(data, public_data)
             method.set_params(public_data=public_points)
-        return fit_seeds(method, data, resolved.seeds, one_by_one=cell.timing), {}
+        schedule = None
+        if cell.account is not None:
+            shape = data.points.n_records, data.points.shape[1]
+            schedule = method.planned_run(*shape, resolved.seeds).schedule
+        fits = fit_seeds(
+            method, data, resolved.seeds, one_by_one=cell.timing, schedule=schedule
+        )
+        return fits, {}
 
 
 def fit_seeds(
@@ -75,6 +83,7 @@ def fit_seeds(
     seeds: Sequence[int],
     *,
     one_by_one: bool,
+    schedule: "Sequence[Charge] | None" = None,
 ) -> "list[tuple[Run, Timing]]":
     """Fit all seeds, as one batch or one by one.
 
@@ -93,6 +102,7 @@ def fit_seeds(
         data.method_points,
         domain=data.method_domain,
         secure=method.secure,
+        schedule=schedule,
     )
     if one_by_one:
         fit_batch(seeds=seeds[:1])

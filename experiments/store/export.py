@@ -93,7 +93,7 @@ def write_rows(store: Store, folder: Path) -> pd.DataFrame:
     }
     mode = store.choose_shared_mode(set(rows["cell"]))
     write_table(table, folder / "rows.parquet", mode)
-    write_table(pa.table(flat), folder / "rows.csv", mode)
+    write_table(pa.table(flat), folder / "rows.csv.gz", mode)
     schema = json.dumps(describe_columns(columns), indent=1, ensure_ascii=False)
     atomic_write(folder / "rows.schema.json", schema.encode())
     return rows
@@ -180,10 +180,14 @@ def write_centers(
 
 
 def write_table(table: pa.Table, path: Path, mode: int) -> None:
-    """Write a table as CSV or Parquet, by the ending of the file."""
+    """Write a table as CSV, packed or not, or as Parquet, by the ending of the file."""
     buffer = io.BytesIO()
     if path.suffix == ".csv":
         table.to_pandas().to_csv(buffer, index=False)
+    elif path.suffix == ".gz":
+        # Without a time equal rows make equal files.
+        packed = {"method": "gzip", "mtime": 0}
+        table.to_pandas().to_csv(buffer, index=False, compression=packed)
     else:
         pq.write_table(table, buffer)
     atomic_write(path, buffer.getvalue(), mode)

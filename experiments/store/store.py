@@ -21,7 +21,14 @@ import pyarrow.parquet as pq
 from pkm.arrow import check_table, to_frame, to_table
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.store.row_cache import RowCache, read_file_stats
-from pkm.files import ANY_FILE, OWNER_FILE, atomic_write, create_owner_folder
+from pkm.files import (
+    ANY_FILE,
+    OWNER_FILE,
+    atomic_write,
+    create_owner_folder,
+    list_missing_folders,
+    remove_empty_folders,
+)
 from pkm.schema import BY_NAME, COLUMNS
 
 #: Threads for bulk reads. Opening many small files gains from a second one and loses
@@ -94,6 +101,17 @@ class Store:
             tempfile.TemporaryFile(dir=self.root).close()
         except OSError as error:
             raise self._explain_unwritable(error) from error
+
+    @contextlib.contextmanager
+    def made_unless_refused(self) -> Iterator[None]:
+        """Make the folder for what follows the block, unless the block fails."""
+        missing = list_missing_folders(self.root)
+        try:
+            self.check_writable()
+            yield
+        except BaseException:
+            remove_empty_folders(missing)
+            raise
 
     def write(self, cell: Cell, rows: pd.DataFrame) -> Path:
         """Store the rows of a finished cell atomically; drop its failure record.

@@ -24,8 +24,9 @@ pytestmark = pytest.mark.integration
 DISCLOSED = {*names("metric", "resource"), "clipped", "cell", "data", "finished"}
 #: The same in what a command prints: null records, clipped rows, means of metrics, time.
 DISCLOSED_TEXT = [
-    r"; \d+ rows lack a value: null records",
-    r"\w+: \d+ of \d+ points lie outside [^()]* \(clip=false refuses them\) ",
+    r"; \d+ rows lack a value: null records \(number not protected\)",
+    r"\w+: \d+ of \d+ points \(number not protected\) lie outside [^()]* \(clip=false refuses "
+    r"them\) ",
     r"[-\w.]+ ± [-\w.]+",
     r"about \d+ s left",
 ]

@@ -140,3 +140,12 @@ def test_more_clusters_than_points_are_refused(tmp_path):
     expected = r"points\.npy: n_clusters=4 should be at least 1 and at most n=3"
     with pytest.raises(ValueError, match=expected):
         datasets.load("file", path=path, n_clusters=4)
+
+
+def test_unequal_bounds_of_two_columns_are_said(tmp_path):
+    """Two lists are lower and upper bounds, and look like pairs by column."""
+    path = write_points(tmp_path / "points.npy", TABLE_POINTS[:, :2])
+    dataset = datasets.load("file", path=path, bounds=[[0, 5], [100, 200]])
+    assert dataset.summary == f"{len(TABLE_POINTS)} rows, 2 columns; bounds 0 to 100, 5 to 200"
+    for bounds in ([0, 50], None):
+        assert "bounds" not in datasets.load("file", path=path, bounds=bounds).summary

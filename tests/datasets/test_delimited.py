@@ -276,6 +276,8 @@ def test_a_first_column_of_consecutive_numbers_is_a_feature(tmp_path):
             'a,b\n"1,234,567",5\n"12,345",6\n',
             "column 'a': numbers have separators of thousands; write the digits",
         ),
+        # Three decimals are a number.
+        ("a,b\n1.234,5\nx,6\n", "column a should be numeric"),
         (
             "a;b\n1.234,5;1\n2,5;3\n",
             "column 'a': numbers have separators of thousands",

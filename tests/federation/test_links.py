@@ -89,5 +89,5 @@ def test_reason_of_failure_reaches_all_clients():
 
     client_errors, server_error = run_protocol(3, client, lambda link: link.gather(8))
     first, _, third = client_errors
-    assert str(server_error) == "client 2 stopped: OSError('disk on fire')"
+    assert str(server_error) == "client 2 stopped: OSError: disk on fire"
     assert str(first) == str(third) == f"the server ended the run: {server_error}"

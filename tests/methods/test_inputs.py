@@ -2,6 +2,7 @@
 
 import re
 import tracemalloc
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -28,8 +29,8 @@ from pkm.methods import (
 
 @pytest.mark.parametrize(
     "value",
-    [10**400, -(10**400), np.nan, np.inf, 1e308, np.longdouble("1e4000")],
-    ids=["integer", "negative", "nan", "inf", "large", "longdouble"],
+    [10**400, -(10**400), np.nan, np.inf, 1e308, np.longdouble("1e4000"), Decimal("sNaN"), pd.NaT],
+    ids=["integer", "negative", "nan", "inf", "large", "longdouble", "signaling", "no time"],
 )
 def test_no_number_of_one_record_makes_a_fit_fail(value):
     X = np.random.default_rng(0).uniform(-1, 1, (50, 2)).astype(object)
@@ -184,6 +185,19 @@ def test_pairs_by_feature_are_refused_in_any_number_of_features():
     for bounds in (pairs, np.array(pairs), [tuple(pair) for pair in pairs]):
         with pytest.raises(ValueError, match=r"write .*0.0, 7.0, 1.0\], \[5.0, 9.0, 2.0\]"):
             FastLloyd(2, bounds=bounds).fit(blobs(d=3))
+
+
+def test_two_tuples_that_may_be_pairs_are_refused():
+    """Of two features, ((0, 5), (100, 200)) has two meanings; lists have one."""
+    refusal = (
+        "bounds=((0, 5), (100, 200)) can be read in two ways, and must be lists: write ([0.0, "
+        "5.0], [100.0, 200.0]) for lower and upper bounds, ([0.0, 100.0], [5.0, 200.0]) for pairs "
+        "by feature"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(refusal)}$"):
+        FastLloyd(2, bounds=((0, 5), (100, 200))).fit(blobs())
+    model = FastLloyd(2, bounds=([0, 5], [100, 200]), random_state=0).fit(blobs())
+    assert model.domain_.tolist() == [[0, 5], [100, 200]]
 
 
 def test_bounds_of_any_container_are_the_same():

@@ -1,5 +1,6 @@
 """A domain that is found privately: exact points, the ledger, the guard, what it buys."""
 
+import itertools
 import math
 
 import numpy as np
@@ -44,6 +45,7 @@ from pkm.methods.zoom import (
     find_domain,
     plan_zoom,
 )
+from pkm.methods.zoomed import ZoomedMethod
 from pkm.privacy import (
     Budget,
     BudgetExceeded,
@@ -465,6 +467,21 @@ def test_inner_curators_share_the_ledger_and_the_rounds():
     assert inner.radius == 1.0
     assert curator.radius == math.sqrt(2)
     assert inner._rounds is curator._rounds
+
+
+def test_every_public_setting_has_a_zoom_that_fits_or_none():
+    """A zoom whose rest of the budget is too small is left out: 288 settings."""
+    grid = itertools.product(
+        (0.5, 1.0, 8.0, 60.0), (1e-6, 1e-2, 0.2), (0.1, 0.3, 0.6), (1, 3, 4, 6), (20, 60)
+    )
+    has_zoom = []
+    for epsilon, delta, zoom, d, n in grid:
+        method = SynopsisKMeans(1, epsilon=epsilon, delta=delta, zoom=zoom, bounds=(-1, 1))
+        zoomed = ZoomedMethod(method, n, d)
+        assert zoomed.schedule.fits(method.budget(n, d)), (epsilon, delta, zoom, d, n)
+        has_zoom.append(zoomed.plan is not None)
+    assert len(has_zoom) == 288
+    assert 0 < sum(has_zoom) < 288
 
 
 @pytest.mark.parametrize("require_zoom", [False, True])

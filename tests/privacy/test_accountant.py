@@ -5,15 +5,16 @@ import json
 import math
 import os
 import pickle
+import shutil
 import stat
 import subprocess
 import sys
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
+from planted_faults import FollowsTheData
 from scipy.special import expit, ndtr, ndtri
 
 from pkm.benchmarks.measurement import peak_bytes
@@ -32,20 +33,15 @@ from pkm.methods import (
     load_method,
 )
 from pkm.methods.base import PrivateKMeans
-from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
-    SCALE,
     AccountedRun,
     AccountError,
     Budget,
     BudgetExceeded,
     Charge,
-    Gaussian,
     NoiseStreams,
     PrivacyAccountant,
-    PrivacyClaim,
     ScheduleError,
-    SumsAndCounts,
     gaussian_mu,
     gdp_delta,
     gdp_epsilon,
@@ -613,30 +609,25 @@ def test_a_crash_after_the_charge_leaves_it(path, monkeypatch):
     assert PrivacyAccountant.open(path).spent() == 0.5
 
 
-class FollowsTheData(PrivateKMeans):
-    """A method with a fault: how much noise it asks for follows from what was released."""
-
-    claims: ClassVar = {"sound": PrivacyClaim("approximate")}
-    epsilon: float = 1.0
-
-    def schedule(self, n_points, n_features):
-        mu = math.hypot(math.sqrt(n_features), 1) * SCALE / 1e6
-        return Schedule(plan_release(SumsAndCounts, Gaussian, mu=mu))
-
-    def cluster(self, curator):
-        centers = np.zeros((1, 1, curator.n_features), np.int64)
-        query = SumsAndCounts(centers)
-        answer = curator.release(query, sums=Gaussian(1e6), counts=Gaussian(1e6))
-        if np.abs(answer["sums"]).max() > 1e7:
-            curator.release(query, sums=Gaussian(1e9), counts=Gaussian(1e9))
-        return centers, 1
-
-
 def test_a_schedule_that_follows_the_data_is_stopped():
     account = PrivacyAccountant(Budget(2.0, 1e-5))
     with pytest.raises(ScheduleError, match="must not depend on private data"):
         FollowsTheData(1, bounds=(-1, 1)).fit(np.ones((400, 2)), account=account)
     assert len(account.runs) == 1
+
+
+@pytest.mark.integration
+def test_a_command_stops_a_schedule_that_follows_the_data(call, path, tmp_path):
+    """The cells that an account pays for make the planned releases alone, too."""
+    np.save(tmp_path / "points.npy", np.ones((400, 2)))
+    file = (f"path={tmp_path / 'points.npy'}", "bounds=[-1,1]", "dataset=file", "k=1")
+    words = ("method=planted_faults:FollowsTheData", *file, "epsilon=1.0", "seeds=1")
+    assert call(run_command, *words, "backend.retries=0")[0] == 0
+    PrivacyAccountant(Budget(2.0, 1e-5), path)
+    code, out, _ = call(run_command, *words, f"account={path}", "backend.retries=0")
+    assert code == 1
+    assert "ScheduleError: release 'sums_and_counts' round 1" in out
+    assert len(PrivacyAccountant.open(path).runs) == 1
 
 
 def test_users_that_report_in_two_fits_pay_twice():
@@ -665,8 +656,8 @@ def call(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
 
-    def go(verb, *words):
-        more = [f"results={tmp_path / 'results'}"] if verb is run_command else []
+    def go(verb, *words, results="results"):
+        more = [f"results={tmp_path / results}"] if verb is run_command else []
         code = verb.main([*words, *more])
         return code, *capsys.readouterr()
 
@@ -702,12 +693,25 @@ def test_the_command_line_charges_an_account(call, path):
 
 
 @pytest.mark.integration
-def test_a_stored_cell_that_was_not_paid_for_is_charged(call, path):
+@pytest.mark.parametrize("is_paid", [False, True])
+def test_a_cell_that_was_stored_without_the_account_is_run_and_charged(
+    call, path, tmp_path, is_paid
+):
+    """Even if the account has paid for other releases of the same settings."""
+    assert call(command, str(path), "epsilon=9", "delta=1e-3")[0] == 0
+    if is_paid:
+        assert call(run_command, f"account={path}", *RUN, results="elsewhere")[0] == 0
     assert call(run_command, *RUN, "noise=secure")[0] == 0
-    assert call(command, str(path), "epsilon=2", "delta=1e-5")[0] == 0
     code, out, _ = call(run_command, f"account={path}", *RUN)
     assert code == 0
-    assert "2 replicates of 1 cells were charged" in out and "1 cells were stored already" in out
+    assert "2 replicates of 1 cells were charged" in out
+    assert "0 cells were stored already, 1 were run" in out
+    # A copy of what was paid for is free, wherever it is.
+    shutil.copytree(tmp_path / "results", tmp_path / "copy")
+    code, out, _ = call(run_command, f"account={path}", *RUN, results="copy")
+    assert code == 0
+    assert "0 replicates of 0 cells were charged" in out
+    assert PrivacyAccountant.open(path).spent() == (2.0 if is_paid else 1.0)
 
 
 @pytest.mark.integration

@@ -12,6 +12,7 @@ import numpy as np
 
 from pkm.compute import SCALE
 from pkm.methods import EUGkM, FastLloyd, GLloyd, PrivateKMeans, SuLloyd
+from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
     Curator,
     Gaussian,
@@ -535,3 +536,22 @@ class DecodesSaturation(SuLloyd):
 
 def _decoded(released):
     return released - np.sign(released) * Saturated.largest
+
+
+class FollowsTheData(PrivateKMeans):
+    """A method with a fault: how much noise it asks for follows from what was released."""
+
+    claims: ClassVar = {"sound": PrivacyClaim("approximate")}
+    epsilon: float = 1.0
+
+    def schedule(self, n_points, n_features):
+        mu = math.hypot(math.sqrt(n_features), 1) * SCALE / 1e6
+        return Schedule(plan_release(SumsAndCounts, Gaussian, mu=mu))
+
+    def cluster(self, curator):
+        centers = np.zeros((1, 1, curator.n_features), np.int64)
+        query = SumsAndCounts(centers)
+        answer = curator.release(query, sums=Gaussian(1e6), counts=Gaussian(1e6))
+        if np.abs(answer["sums"]).max() > 1e7:
+            curator.release(query, sums=Gaussian(1e9), counts=Gaussian(1e9))
+        return centers, 1

@@ -85,13 +85,13 @@ def run_protocol(n_clients, client, server, network=None):
             results[number] = client(client_link)
         except Exception as error:
             results[number] = error
-            client_link.abort(repr(error))
+            client_link.abort(error)
 
     def guarded_server():
         try:
             return server(server_link)
         except ProtocolError as error:
-            server_link.abort(str(error))
+            server_link.abort(error)
             return error
 
     numbers = range(1, n_clients + 1)

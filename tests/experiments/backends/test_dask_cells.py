@@ -159,8 +159,8 @@ def test_two_workers_give_identical_rows(serial, scheduler, tmp_path):
 @pytest.mark.slow
 def test_nobody_else_reaches_workers_here():
     """Without the certificate of the run there is neither a connection nor a page."""
-    with dask_cells.open_client(Backend("dask", jobs=1), 1) as client:
-        (worker,) = client.scheduler_info()["workers"].values()
+    with dask_cells.open_client(Backend("dask", jobs=2), 2) as client:
+        worker, _ = client.scheduler_info()["workers"].values()
         address = client.scheduler.address
         assert address.startswith("tls://127.0.0.1:")
         options = {"timeout": 2, "set_as_default": False}
@@ -175,6 +175,16 @@ def test_nobody_else_reaches_workers_here():
                 with pytest.raises(urllib.error.HTTPError, match="404"):
                     urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5)
         assert client.submit(abs, -3).result() == 3
+
+
+@pytest.mark.slow
+def test_a_single_worker_has_no_port(serial, tmp_path):
+    """It is in this process, and its cells are in one of their own, as elsewhere."""
+    with dask_cells.open_client(Backend("dask", jobs=2), 1) as client:
+        assert client.scheduler.address.startswith("inproc://")
+    store = Store(tmp_path / "results")
+    outcomes_by_key(CELLS, store, Backend("dask", jobs=1))
+    pd.testing.assert_frame_equal(stored_rows(store, CELLS), serial, check_exact=True)
 
 
 @pytest.mark.slow
@@ -201,10 +211,11 @@ def test_time_limits_and_failures_are_those_of_other_backends(
 
 
 @pytest.mark.slow
-def test_a_cell_that_ends_its_workers_fails_alone(misbehaving_cell, tmp_path):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_cell_that_ends_its_workers_fails_alone(misbehaving_cell, tmp_path, jobs):
     store = Store(tmp_path / "results")
     deadly = misbehaving_cell("Deadly")
-    outcomes = outcomes_by_key([deadly, *CELLS], store, Backend("dask", jobs=2))
+    outcomes = outcomes_by_key([deadly, *CELLS], store, Backend("dask", jobs=jobs))
     assert "WorkerDied: the worker process ended" in outcomes.pop(deadly.key).error
     assert {outcome.status for outcome in outcomes.values()} == {"done"}
 

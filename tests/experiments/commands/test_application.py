@@ -498,3 +498,35 @@ def test_what_shows_results_makes_no_folder(verb, tmp_path, capsys):
     assert verb(["paper=dpm", f"results={folder}"]) == 2
     assert "results must be a folder with stored cells" in capsys.readouterr().err
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib"])
+def test_the_table_of_a_job_says_which_job_it_is_of(call, launcher):
+    words = ("-m", "method=fastlloyd", "method.alpha=0.4,0.8", "dataset=iris", "seeds=1")
+    code, out, _ = call(*words, "epsilon=1", f"hydra/launcher={launcher}")
+    assert code == 0
+    lines = out.splitlines()
+    tables = [number for number, line in enumerate(lines) if line.split()[:1] == ["method"]]
+    titles = [lines[number - 1] for number in tables]
+    assert sorted(re.findall(r"alpha=\S+", " ".join(titles))) == ["alpha=0.4", "alpha=0.8"]
+
+
+REFUSED = {
+    "a method": ("-m", "method=fastlloyd,nope", "dataset=iris"),
+    "a job": ("-m", "method=fastlloyd", "dataset=iris", "epsilon=1,-1"),
+    "a single run's account": ("dataset=iris", "epsilon=1", "account=nowhere.json"),
+    "a sweep's account": ("-m", "dataset=iris", "epsilon=1,2", "account=nowhere.json"),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_refused_command_leaves_no_folder(call, tmp_path, words, is_there):
+    """A folder that was there before stays, empty as it was."""
+    if is_there:
+        (tmp_path / "results").mkdir()
+    code, _, err = call(*words)
+    assert code == 2
+    assert err.startswith("error: ")
+    left = {path.name for path in tmp_path.rglob("*")}
+    assert left == ({"results"} if is_there else set())

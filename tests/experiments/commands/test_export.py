@@ -43,7 +43,7 @@ def test_parquet_and_csv_hold_every_stored_number(exported):
     store, folder = exported
     stored = store.read(store.keys())
     parquet = pd.read_parquet(folder / "export" / "rows.parquet")
-    csv = pd.read_csv(folder / "export" / "rows.csv", keep_default_na=False, na_values=[""])
+    csv = pd.read_csv(folder / "export" / "rows.csv.gz", keep_default_na=False, na_values=[""])
     assert len(stored) == len(parquet) == len(csv) == 6
     assert list(parquet) == list(csv)
     for name in parquet:
@@ -62,7 +62,7 @@ def test_the_schema_describes_every_column(exported):
     _, folder = exported
     schema = json.loads((folder / "export" / "rows.schema.json").read_text())
     fields = {field["name"]: field for field in schema["fields"]}
-    assert list(fields) == list(pd.read_csv(folder / "export" / "rows.csv", nrows=0))
+    assert list(fields) == list(pd.read_csv(folder / "export" / "rows.csv.gz", nrows=0))
     for name, described in fields.items():
         assert described["type"] == FIELD_TYPES.get(BY_NAME[name].dtype, "array")
         assert described["title"] == BY_NAME[name].label

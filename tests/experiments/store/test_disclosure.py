@@ -1,6 +1,7 @@
 """What stored results tell of people's own records, and to whom."""
 
 import gc
+import os
 import stat
 
 import numpy as np
@@ -17,6 +18,7 @@ from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import prepare_cell_data, prepare_data
 from pkm.experiments.fit.unlearning import Unlearning
 from pkm.experiments.mlflow.tracking import RESTRICTED_NOTICE
+from pkm.experiments.store.export import write_rows
 from pkm.experiments.store.store import Store
 
 #: A number of records that no other test has.
@@ -110,6 +112,18 @@ def test_files_of_restricted_cells_are_for_their_owner_alone(own_file, tmp_path)
         assert not public.restricted
     # A folder that exists keeps its permissions.
     assert stat.S_IMODE(root.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize(("is_own", "others"), [(True, 0), (False, 0o044)])
+def test_exported_rows_are_as_private_as_the_cells(own_file, tmp_path, is_own, others):
+    store = Store(tmp_path / "results")
+    cell = cell_of(own_file) if is_own else cell_of(None, "iris")
+    store.write(cell, execute(cell))
+    mask = os.umask(0o022)
+    write_rows(store, tmp_path / "export")
+    os.umask(mask)
+    for name in ("rows.parquet", "rows.csv.gz"):
+        assert stat.S_IMODE((tmp_path / "export" / name).stat().st_mode) & 0o077 == others
 
 
 def held_points():

@@ -1,0 +1,327 @@
+"""Where queries decide about a record: public cells, and places at their borders.
+
+A query divides the domain into cells by public rules: the points nearest to a center,
+inside a radius, in a bucket of a hash, in a leaf of a tree. A fault often shows only in
+a record that lies exactly on a border, or in the fullest or emptiest cell.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pkm.compute import SCALE, Points, middle_and_half_width
+from pkm.privacy.queries.tree import PartitionTree
+
+#: Maps points (m, d), in grid steps, to codes of their cells, (m,) or (m, q).
+Find = Callable[[np.ndarray], np.ndarray]
+#: Fields of queries that hold positions, in grid steps; ``center`` is in half-widths.
+POSITIONS = ("centers", "candidates", "origins", "center")
+LARGEST_LEVEL = 19  # of a quadtree: level l has cells of 2**(19 - l) grid steps
+N_PROBES = 64  # uniform points, among which empty cells are looked for
+N_CORNERS = 8  # of the domain, which are farthest from centers
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Cells that a query divides the domain into.
+
+    Attributes
+    ----------
+    kind : str
+        "nearest", "radius", "sides", "ball", "grid", "table", "buckets", "tree",
+        "users" or "whole".
+    find : callable
+        From points (m, d) to the codes of their cells.
+    positions : ndarray of shape (p, d), int64
+        Public ones in the domain, such as centers; none if there are none.
+    domain : ndarray of shape (2, d), float64
+        Bounds in the units of the data, which the grid steps represent.
+    """
+
+    kind: str
+    find: Find
+    positions: np.ndarray
+    domain: np.ndarray
+
+    def codes(self, points: np.ndarray) -> np.ndarray:
+        """Find the cells of points: a row of codes for each."""
+        return self.find(points).reshape(len(points), -1)
+
+    @classmethod
+    def whole(cls, domain: np.ndarray) -> "Cells":
+        """Take the domain as one cell."""
+        nowhere = np.empty((0, domain.shape[1]), np.int64)
+        return cls("whole", lambda points: np.zeros(len(points)), nowhere, domain)
+
+
+def list_cells(source: Any, query: Any, domain: np.ndarray) -> list[Cells]:
+    """List the divisions of the domain that a query decides by.
+
+    Parameters
+    ----------
+    source : BaseCurator or View
+        That the query is asked on. Only public values are read.
+    query : pkm.privacy.query.Query
+    domain : ndarray of shape (2, d)
+        Of the curator.
+    """
+    positions = _list_positions(query, domain.shape[1])
+    divisions = _divide(source, query, positions)
+    # Centers may lie outside of the domain, where no record is.
+    inside = np.clip(positions, -SCALE, SCALE)
+    return [Cells(kind, find, inside, domain) for kind, find in divisions]
+
+
+def _list_positions(query: Any, n_features: int) -> np.ndarray:
+    """List the positions among the arguments of a query, in grid steps."""
+    found = [np.empty((0, n_features), np.int64)]
+    for name in POSITIONS:
+        array = np.asarray(getattr(query, name, ()))
+        if array.shape[-1:] != (n_features,):
+            continue
+        if name == "center":
+            array = np.rint(array * SCALE).astype(np.int64)
+        if array.dtype == np.int64:
+            found.append(array.reshape(-1, n_features))
+    return np.concatenate(found)
+
+
+def _divide(
+    source: Any, query: Any, positions: np.ndarray
+) -> Iterator[tuple[str, Find]]:
+    """Yield the kinds of a query's cells, and how to find the cell of a point."""
+    n_features = positions.shape[1]
+    origin = np.zeros((1, n_features), np.int64)
+    places = positions if len(positions) else origin
+    is_box = getattr(query, "box", False)
+    if len(positions) > 1:
+        yield "nearest", partial(find_nearest, positions)
+    if getattr(query, "radius", None) is not None:
+        limits = np.broadcast_to(np.ravel(query.radius), len(places))[:, None]
+        yield "radius", partial(find_shells, places, limits * SCALE)
+    if hasattr(query, "radii") and query.label == "side_counts":
+        yield "sides", partial(_find_sides, places[0], np.sort(query.radii) * SCALE)
+    elif hasattr(query, "radii"):
+        limits = np.broadcast_to(query.radii, (len(places), len(query.radii)))
+        yield "radius", partial(find_shells, places, limits * SCALE, is_box=is_box)
+    if getattr(source, "radius", math.inf) < math.sqrt(n_features):
+        limits = np.full((1, 1), source.radius * SCALE)
+        yield "ball", partial(find_shells, origin, limits)
+    if hasattr(query, "intervals"):
+        yield "grid", partial(_find_intervals, query.intervals)
+    if hasattr(query, "edges"):
+        yield "table", partial(_find_table_cells, query.edges)
+    if hasattr(query, "hashing"):
+        yield "buckets", partial(_apply, query.hashing.codes)
+    if hasattr(query, "rule"):
+        yield "users", query.rule.cells
+    if hasattr(query, "shifts"):
+        yield "tree", partial(_find_quadtree_cells, query.shifts, query.levels)
+    if isinstance(source, PartitionTree):
+        yield "tree", partial(_find_leaves, source._code, tuple(source._splits))
+
+
+def find_nearest(centers: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Number of the nearest center; ties go to the lower one."""
+    differences = points[:, None] - centers[None]
+    return (differences * differences).sum(axis=2).argmin(axis=1)
+
+
+def find_shells(
+    centers: np.ndarray,
+    limits: np.ndarray,  # (k, q): of each center
+    points: np.ndarray,
+    *,
+    is_box: bool = False,
+) -> np.ndarray:
+    """Number of limits that the distance to the nearest center exceeds."""
+    nearest = find_nearest(centers, points)
+    differences = (points - centers[nearest]).astype(float)
+    order = np.inf if is_box else 2
+    distances = np.linalg.norm(differences, ord=order, axis=1)
+    return (distances[:, None] > limits[nearest]).sum(axis=1)
+
+
+def _find_sides(
+    center: np.ndarray, radii: np.ndarray, points: np.ndarray
+) -> np.ndarray:
+    """Signed number of radii that a column's distance exceeds, for each column."""
+    differences = points - center
+    shells = np.searchsorted(radii, np.abs(differences)) + 1
+    return np.where(differences < 0, -shells, shells)
+
+
+def _find_intervals(intervals: int, points: np.ndarray) -> np.ndarray:
+    numbers = (points + SCALE) * intervals // (2 * SCALE)
+    return np.minimum(numbers, intervals - 1)
+
+
+def _find_table_cells(edges: Sequence[np.ndarray], points: np.ndarray) -> np.ndarray:
+    columns = zip(edges, points.T, strict=True)
+    cells = [np.searchsorted(inner, column, side="right") for inner, column in columns]
+    return np.stack(cells, axis=1)
+
+
+def _find_quadtree_cells(
+    shifts: np.ndarray, levels: range, points: np.ndarray
+) -> np.ndarray:
+    sides = [1 << LARGEST_LEVEL - level for level in levels]
+    cells = [(points + shift) // side for shift in shifts for side in sides]
+    return np.concatenate([np.empty((len(points), 0), np.int64), *cells], axis=1)
+
+
+def _find_leaves(
+    code: Callable[[Points], np.ndarray],
+    splits: Sequence[tuple[int, int, int]],
+    points: np.ndarray,
+) -> np.ndarray:
+    """Cell of a tree that is not split, and the bins that it may be split between."""
+    codes = _apply(code, points).astype(np.int64)
+    leaves = np.zeros(len(points), np.int64)
+    for number, (cell, feature, boundary) in enumerate(splits):
+        members = np.flatnonzero(leaves == cell)
+        leaves[members] = 2 * number + 1 + (codes[members, feature] >= boundary)
+    return leaves
+
+
+def _apply(function: Callable[[Points], np.ndarray], points: np.ndarray) -> np.ndarray:
+    return function(Points.from_grid(points))
+
+
+def convert(rows: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Convert grid steps of a domain to those of another one, inside of it."""
+    middle, half_width = middle_and_half_width(*source)
+    new_middle, new_half_width = middle_and_half_width(*target)
+    offsets = (rows / SCALE * half_width + (middle - new_middle)) / new_half_width
+    steps = np.rint(np.clip(offsets, -1.0, 1.0) * SCALE)
+    return steps.astype(np.int64)
+
+
+# Aims: from the other records (m, d), cells, and a generator to a place (d,). All are
+# in grid steps of the domain of the cells.
+
+
+def draw_border(rows: np.ndarray, cells: Cells, rng: np.random.Generator) -> np.ndarray:
+    """On either side of a border between two records, positions or other points.
+
+    Bisection: where the two are centers, its first point is halfway between them.
+    """
+    positions = cells.positions
+    elsewhere = _draw_probes(rows.shape[1], rng)
+    ends = np.concatenate([positions, rows, elsewhere])
+    inside = _draw_end(ends, positions, rng)
+    is_other = _differ(cells, ends, inside)
+    if not is_other.any():
+        return inside
+    other_positions = positions[is_other[: len(positions)]]
+    outside = _draw_end(ends[is_other], other_positions, rng)
+    while np.abs(outside - inside).max() > 1:
+        middle = (inside + outside) // 2
+        if _differ(cells, middle[None], inside)[0]:
+            outside = middle
+        else:
+            inside = middle
+    return inside if rng.random() < 0.5 else outside
+
+
+def _draw_end(
+    ends: np.ndarray, positions: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw a position, if there is one, as often as any of the ends."""
+    chosen = positions if len(positions) and rng.random() < 0.5 else ends
+    return chosen[rng.integers(len(chosen))]
+
+
+def _differ(cells: Cells, points: np.ndarray, point: np.ndarray) -> np.ndarray:
+    """Tell which points are in another cell than one point."""
+    codes = cells.codes(points)
+    return (codes != cells.codes(point[None])).any(axis=1)
+
+
+def draw_in_fullest(
+    rows: np.ndarray, cells: Cells, rng: np.random.Generator
+) -> np.ndarray:
+    """In the cell with most records."""
+    probes, sizes = _draw_by_size(rows, cells, rng)
+    return probes[sizes.argmax()]
+
+
+def draw_in_emptiest(
+    rows: np.ndarray, cells: Cells, rng: np.random.Generator
+) -> np.ndarray:
+    """In a cell without a record, or with fewest."""
+    probes, sizes = _draw_by_size(rows, cells, rng)
+    return probes[sizes.argmin()]
+
+
+def _draw_by_size(
+    rows: np.ndarray, cells: Cells, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw points in random order, with the numbers of records in their cells."""
+    elsewhere = _draw_probes(rows.shape[1], rng)
+    probes = rng.permutation(np.concatenate([cells.positions, rows, elsewhere]))
+    codes = cells.codes(np.concatenate([probes, rows]))
+    _, numbers = np.unique(codes, axis=0, return_inverse=True)
+    numbers = numbers.ravel()
+    sizes = np.bincount(numbers[len(probes) :], minlength=len(numbers))
+    return probes, sizes[numbers[: len(probes)]]
+
+
+def draw_at_position(
+    rows: np.ndarray, cells: Cells, rng: np.random.Generator
+) -> np.ndarray:
+    """At a position, such as a center, or a step from it."""
+    places = cells.positions if len(cells.positions) else rows
+    place = places[rng.integers(len(places))]
+    return place + rng.integers(-1, 2, len(place))
+
+
+def draw_at_quantile(
+    rows: np.ndarray, cells: Cells, rng: np.random.Generator
+) -> np.ndarray:
+    """At a quantile of the records, the same in each column."""
+    return np.quantile(rows, rng.random(), axis=0).astype(np.int64)
+
+
+def draw_at_record(
+    rows: np.ndarray, cells: Cells, rng: np.random.Generator
+) -> np.ndarray:
+    """At another record."""
+    return rows[rng.integers(len(rows))]
+
+
+def draw_anywhere(
+    rows: np.ndarray, cells: Cells, rng: np.random.Generator
+) -> np.ndarray:
+    """Anywhere in the domain."""
+    return _draw_probes(rows.shape[1], rng)[0]
+
+
+def _draw_probes(n_features: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw uniform points, then corners of the domain."""
+    uniform = rng.integers(-SCALE, SCALE + 1, (N_PROBES, n_features))
+    corners = rng.choice([-SCALE, SCALE], (N_CORNERS, n_features))
+    return np.concatenate([uniform, corners])
+
+
+#: Each with the share of the moves that it gets.
+AIMS = {
+    draw_border: 0.4,
+    draw_in_fullest: 0.1,
+    draw_in_emptiest: 0.1,
+    draw_at_position: 0.15,
+    draw_at_quantile: 0.1,
+    draw_at_record: 0.1,
+    draw_anywhere: 0.05,
+}
+
+
+def draw_place(rows: np.ndarray, cells: Cells, rng: np.random.Generator) -> np.ndarray:
+    """Draw an aim, and a place for a record among others."""
+    aims = list(AIMS)
+    aim = aims[rng.choice(len(aims), p=list(AIMS.values()))]
+    return np.clip(aim(rows, cells, rng), -SCALE, SCALE)
