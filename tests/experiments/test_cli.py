@@ -243,8 +243,9 @@ def test_every_backend_file_runs(call_run, name):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["method=loyd"], "Did you mean lloyd? Known: aim, balcan, "),
-        (["dataset=irises"], "dataset='irises' is unknown. Did you mean iris? Known: iris, lsun"),
+        (["method=loyd"], "Did you mean lloyd? Similar: lloyd, "),
+        (["method=loyd"], "`pkm run --help` lists all "),
+        (["dataset=irises"], "dataset='irises' is unknown. Did you mean iris? Similar: iris, "),
         (
             ["metrics=[nicvv]"],
             "metric='nicvv' is unknown. Did you mean nicv? Known: nicv, silhouette",
