@@ -1,5 +1,6 @@
 """Running cells: identical rows under every backend and order, and after an interruption."""
 
+import contextlib
 import os
 import pickle
 import signal
@@ -19,7 +20,8 @@ from small_cells import BASE, CELLS, outcomes_by_key, stored_rows
 from pkm.experiments.backends import backends
 from pkm.experiments.backends.backends import order_chunks, run_cells
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.fit import execute
+from pkm.experiments.fit import execute, inputs
+from pkm.experiments.fit.central import Central
 from pkm.experiments.store.store import Store
 
 SUPPORT = Path(__file__).parents[2] / "support"
@@ -62,23 +64,55 @@ def test_rows_do_not_depend_on_other_seeds(serial, tmp_path):
     pd.testing.assert_frame_equal(row, expected, check_exact=True)
 
 
+def start_command(folder, *arguments):
+    """Start another process that runs cells."""
+    (folder / "work").write_bytes(pickle.dumps(arguments))
+    script = (
+        "import pickle\n"
+        "from pkm.experiments.backends.backends import run_cells\n"
+        "run_cells(*pickle.load(open('work', 'rb')))\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])},
+        cwd=folder,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_command(misbehaving_cell, tmp_path, number):
+    cells = [misbehaving_cell(name) for name in ("Compiled", "Endless")]
+    backend = Backend("processes", jobs=2)
+    command = start_command(tmp_path, cells, Store(tmp_path / "results"), backend)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "spinning").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(find_workers(tmp_path)) == 2
+    command.send_signal(number)
+    command.wait()
+    deadline = time.monotonic() + 20
+    while find_workers(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert find_workers(tmp_path) == []
+
+
+def find_workers(folder):
+    """Return the processes that lead a group of their own and work in a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_leader = os.getpgid(int(path.name)) == int(path.name)
+            if is_leader and (path / "cwd").samefile(folder):
+                found.append(path.name)
+    return found
+
+
 @pytest.mark.slow
 def test_resumed_run_equals_an_uninterrupted_one(misbehaving_cell, tmp_path):
     cells = [misbehaving_cell("Slow", seeds=(seed,)) for seed in range(8)]
     uninterrupted = Store(tmp_path / "uninterrupted")
     interrupted = Store(tmp_path / "interrupted")
-    (tmp_path / "work").write_bytes(pickle.dumps((cells, interrupted)))
-    script = (
-        "import pickle\n"
-        "from pkm.experiments.backends.backends import run_cells\n"
-        "from pkm.experiments.config.backend import Backend\n"
-        "run_cells(*pickle.load(open('work', 'rb')), Backend())\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])},
-        cwd=tmp_path,
-    )
+    process = start_command(tmp_path, cells, interrupted, Backend())
     deadline = time.monotonic() + 60
     while len(interrupted.keys()) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -191,24 +225,26 @@ def test_failures_under_a_time_limit_are_recorded(misbehaving_cell, tmp_path):
     assert outcomes[slow.key].status == "done"
 
 
-def test_clock_starts_after_the_preparation(tmp_path, monkeypatch):
+def test_a_cell_enters_each_step_once_and_its_clock_starts_with_the_fit(tmp_path, monkeypatch):
     calls = []
 
-    def recording(name):
-        function = getattr(execute, name)
+    def recording(module, name):
+        function = getattr(module, name)
 
-        def recorded(*arguments):
+        def recorded(*arguments, **options):
             calls.append(name)
-            return function(*arguments)
+            return function(*arguments, **options)
 
-        return recorded
+        monkeypatch.setattr(module, name, recorded)
 
-    for name in ("preload", "execute"):
-        monkeypatch.setattr(execute, name, recording(name))
+    for name in ("resolve_cell", "prepare_metrics", "evaluate", "make_rows"):
+        recording(execute, name)
+    recording(inputs, "prepare_cell_data")
+    recording(Central, "fit")
     runner = backends.Runner(Store(tmp_path), Backend(), None)
-    runner.run(BASE, lambda: calls.append("begin"))
-    # `execute` prepares as well, for callers that use it alone.
-    assert calls == ["preload", "begin", "execute", "preload"]
+    runner.run(BASE, lambda: calls.append("start"))
+    loading = ["resolve_cell", "prepare_cell_data", "prepare_metrics"]
+    assert calls == [*loading, "start", "fit", "evaluate", "make_rows"]
 
 
 def log_of(folder):
@@ -258,17 +294,17 @@ def test_timing_cell_can_have_a_time_limit(misbehaving_cell, tmp_path):
 
 def test_compilation_is_stored_with_the_cell(monkeypatch, tmp_path):
     """Times of a cell that compiled are told from those of the next one."""
-    execute_cell = execute.execute
+    evaluate = execute.evaluate
 
     @numba.njit
     def double(x):
         return 2 * x
 
-    def compile_and_execute(*arguments):
+    def compile_and_evaluate(*arguments, **options):
         double(1)
-        return execute_cell(*arguments)
+        return evaluate(*arguments, **options)
 
-    monkeypatch.setattr(execute, "execute", compile_and_execute)
+    monkeypatch.setattr(execute, "evaluate", compile_and_evaluate)
     store = Store(tmp_path)
     run_cells(CELLS[:1], store, Backend())
     run_cells(CELLS[1:2], store, Backend())
