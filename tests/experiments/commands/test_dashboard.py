@@ -38,7 +38,7 @@ def test_a_port_in_use_is_refused(capsys, tmp_path):
         listener.listen()
         port = listener.getsockname()[1]
         line = refusal(capsys, "--port", str(port), f"results={tmp_path}")
-    assert f"port={port} is not free" in line
+    assert f"port={port} is not allowed: port must be a free one" in line
     assert "--port" in line
 
 

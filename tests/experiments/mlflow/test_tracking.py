@@ -270,7 +270,7 @@ def test_figures_are_artifacts_of_their_sweep(reported):
 
 
 @pytest.mark.slow
-def test_another_verdict_replaces_the_sweep_alone(reported, tmp_path):
+def test_another_verdict_replaces_the_runs_of_its_sweep(reported, tmp_path):
     plan, store, _, report, _ = reported
     location = location_in(tmp_path)
     sync(plan, store, location, profile="tiny", report=report)
@@ -282,7 +282,7 @@ def test_another_verdict_replaces_the_sweep_alone(reported, tmp_path):
     table.loc[table["id"] == claim, "verdict"] = "not reproduced"
     table.to_csv(again / "tables" / "claims.csv", index=False)
     counts = sync(plan, store, location, profile="tiny", report=again)
-    assert counts == Counter(removed=1)
+    assert counts == Counter(written=2, removed=3)
     (parent,) = runs(location, "fastlloyd", kind=SWEEP)
     assert parent.data.tags[f"verdict/{claim}"] == "not reproduced"
     curves = runs(location, "fastlloyd", kind=CURVE)
@@ -330,7 +330,7 @@ def test_runs_of_an_interrupted_sync_are_written_again(synced, tmp_path, monkeyp
     assert len(curves) == 3
     assert len(runs(location, kind=SWEEP)) == 2
     assert all(run.info.status == "FINISHED" and run.data.params for run in curves)
-    assert all(DIGEST_TAG in run.data.tags for run in curves)
+    assert all(DIGEST_TAG in run.data.tags for run in runs(location, kind=SWEEP))
 
 
 @pytest.fixture
