@@ -1,13 +1,9 @@
 """Provenance of a report folder: the origin of each figure, and an RO-Crate.
 
-A JSON file beside each figure says from which rows it was drawn. The crate follows the
-profiles Process Run, Workflow Run and Workflow RO-Crate: the workflow is the paper's
-file of sweeps, which `pkm reproduce` runs; its inputs are the profile and the data sets
+A JSON file beside each figure says from which rows it was drawn. The crate follows
+RO-Crate 1.1 and Workflow Run RO-Crate 0.5 (Leo et al., PLoS ONE 19 (2024), e0309210).
+The workflow is the paper's file of sweeps; its inputs are the profile and the data sets
 by their digests; its results are the page, the figures and the tables.
-
-References
-----------
-RO-Crate 1.1; Workflow Run RO-Crate 0.5, Leo et al., PLoS ONE 19 (2024), e0309210.
 """
 
 import hashlib
@@ -125,10 +121,10 @@ def write_crate(
     data = describe_data(rows)
     seconds = rows.groupby("cell")[["fit_seconds", "metric_seconds"]].transform("sum")
     started = (rows["finished"] - seconds.sum(axis=1)).min()
-    times = [
+    started, ended = (
         datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
         for moment in (started, rows["finished"].max())
-    ]
+    )
     metadata = {
         "name": name,
         "n_cells": str(rows["cell"].nunique()),
@@ -138,8 +134,8 @@ def write_crate(
         "version": pkm.__version__,
         "profile": profile,
         "environment": json.dumps(environment, ensure_ascii=False, default=str),
-        "started": times[0],
-        "ended": times[1],
+        "started": started,
+        "ended": ended,
         "files": make_references(files),
         "results": make_references(files.keys() - {WORKFLOW, README}),
         "inputs": make_references(["#profile-value", *data]),
@@ -159,11 +155,10 @@ def write_crate(
 
 def describe_files(folder: Path) -> dict[str, dict]:
     """Describe each file of a folder; a JSON file is about the picture beside it."""
-    paths = [
-        path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp"
-    ]
     entities = {}
-    for path in sorted(paths):
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file() or path.suffix == ".tmp" or path.name == METADATA:
+            continue
         name = path.relative_to(folder).as_posix()
         content = path.read_bytes()
         entities[name] = {
@@ -174,9 +169,8 @@ def describe_files(folder: Path) -> dict[str, dict]:
             "contentSize": str(len(content)),
             "sha256": hashlib.sha256(content).hexdigest(),
         }
-        if path.suffix == ".json" and path.with_suffix(".png") in paths:
+        if path.suffix == ".json" and path.with_suffix(".png").is_file():
             entities[name]["about"] = {"@id": name.replace(".json", ".png")}
-    entities.pop(METADATA, None)
     return entities
 
 
