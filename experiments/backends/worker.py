@@ -168,8 +168,10 @@ class Worker:
         if self.connection.closed:
             return
         # SIGTERM lets mpirun end the processes that it started; SIGKILL would not.
+        group = self.process.pid
+        assert group is not None
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGTERM)
+            os.killpg(group, signal.SIGTERM)
         self.process.kill()
         self.process.join()
         self.connection.close()

@@ -200,8 +200,8 @@ def prepare_data(
     points, *_ = Points.quantize(scaled.points, -ones, ones)
     method_points = points
     if bounds_factor != 1:
-        bounds = bounds_factor * ones
-        method_points, *_ = Points.quantize(scaled.points, -bounds, bounds)
+        wider = bounds_factor * ones
+        method_points, *_ = Points.quantize(scaled.points, -wider, wider)
     return PreparedData(
         points=points,
         method_points=method_points,
@@ -232,7 +232,7 @@ def load_data(
         return datasets.load(dataset, mirror=data_dir)
     options = dict(zip(FILE_OPTIONS, file, strict=True))
     path = options.pop("path")
-    settings = {"bounds": bounds} | options
+    settings: dict[str, Any] = {"bounds": bounds} | options
     if not is_grid_file(path or ""):
         return datasets.load(dataset, mirror=data_dir, path=path, **settings)
     rule = f"left out for {path}, which was packed with its own"
