@@ -11,13 +11,6 @@ from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import prepare_cell_data
 
 
-@pytest.fixture
-def file_entry(tmp_path):
-    """Return a sweep's entry for a file with one of three points outside its bounds."""
-    (tmp_path / "points.csv").write_text("0.1,0.2\n0.3,0.4\n0.5,7\n")
-    return {"name": "file", "path": str(tmp_path / "points.csv"), "bounds": [0, 1]}
-
-
 def test_points_outside_the_domain_are_counted_or_refused(file_entry):
     (cell,) = cells(datasets=[file_entry], methods=["mean"], k=1)
     assert (execute(cell)["clipped"] == 1).all()

@@ -22,7 +22,6 @@ from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.pages.report import build
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.commands.reproduce import main as reproduce
-from pkm.experiments.commands.sync import main
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.groups import choices
 from pkm.experiments.mlflow.run_records import CELL, CURVE, SWEEP
@@ -449,9 +448,3 @@ def test_papers_that_follow_are_run_where_mlflow_is_out_of_order(tmp_path, capfd
     printed = capfd.readouterr().out
     assert printed.count("was not updated") == len(choices("paper"))
     assert printed.count("no report") == len(choices("paper"))
-
-
-@pytest.mark.parametrize("word", ["verb=run", "sweeps=[real]", "jobs=2", "backend.jobs=2"])
-def test_keys_without_effect_are_refused(word, capsys, tmp_path):
-    assert main([word, f"results={tmp_path / 'results'}"]) == 2
-    assert f"error: {word} has no effect on `pkm sync`" in capsys.readouterr().err

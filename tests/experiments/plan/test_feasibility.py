@@ -80,13 +80,6 @@ def test_missing_files_of_a_family_share_a_line(tmp_path, monkeypatch):
     assert other.startswith("femnist (1 cells): data set 'femnist' needs")
 
 
-@pytest.fixture
-def file_entry(tmp_path):
-    """Return a sweep's entry for a file with one of three points outside its bounds."""
-    (tmp_path / "points.csv").write_text("0.1,0.2\n0.3,0.4\n0.5,7\n")
-    return {"name": "file", "path": str(tmp_path / "points.csv"), "bounds": [0, 1]}
-
-
 def test_range_preprocessing_needs_one_common_range(file_entry):
     metrics = ["inertia", "accuracy"]
     (cell,) = cells(

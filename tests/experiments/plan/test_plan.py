@@ -31,13 +31,6 @@ def test_cell_of_two_sweeps_is_planned_once():
     assert len(plan.cells) == 1
 
 
-@pytest.fixture
-def file_entry(tmp_path):
-    """Return a sweep's entry for a file with one of three points outside its bounds."""
-    (tmp_path / "points.csv").write_text("0.1,0.2\n0.3,0.4\n0.5,7\n")
-    return {"name": "file", "path": str(tmp_path / "points.csv"), "bounds": [0, 1]}
-
-
 def test_rows_have_the_names_of_the_plan(file_entry, tmp_path):
     twin = tmp_path / "twin.csv"
     twin.write_bytes((tmp_path / "points.csv").read_bytes())

@@ -4,11 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from fabricated.rows import make_rows
+from compared_stores import CELL, NOISE, put
 
-from pkm.experiments.cell.cell import Cell
-from pkm.experiments.commands import diff
-from pkm.experiments.fit.central import Central
 from pkm.experiments.reports.diff import (
     MOVED,
     ONLY_A,
@@ -21,38 +18,6 @@ from pkm.experiments.reports.diff import (
 )
 from pkm.experiments.store.cell_tables import read_cells
 from pkm.experiments.store.store import Store
-
-CELL = Cell(
-    "fastlloyd", "pkm.methods.FastLloyd", {"variant": "published", "alpha": 0.8},
-    "iris", "minmax", 3, 1.0, "auto", tuple(range(20)), ("nicv",), kind=Central()
-)  # fmt: skip
-NOISE = np.random.default_rng(0)
-
-
-def put(store, nicv, cell=CELL, **columns):
-    """Store a cell with the given values."""
-    params = {name: value for name, value in cell.params.items() if name != "variant"}
-    facts = {
-        "target": cell.target,
-        "variant": cell.variant,
-        "preprocessing": cell.preprocessing,
-        "metrics": " ".join(cell.metrics),
-        "seed": cell.seeds,
-        "nicv": nicv,
-        "delta": 1e-6,
-        "params": params,
-    }
-    rows = make_rows(
-        "",
-        cell.key,
-        cell.method,
-        cell.dataset,
-        size=(150, 4, cell.k),
-        seeds=len(cell.seeds),
-        epsilon=cell.epsilon,
-        **facts | columns,
-    )
-    store.write(cell, rows.drop(columns="sweep"))
 
 
 @pytest.fixture
@@ -186,20 +151,3 @@ def test_verdicts_that_reports_decide_differently(stores):
         table.parent.mkdir(parents=True)
         table.write_text(f"id,verdict\ndpm/a,{verdict}\ndpm/b,holds\n")
     assert compare_verdicts(stores) == {"dpm-quick: dpm/a": ("holds", "refuted")}
-
-
-def test_command(stores, capsys):
-    folders = [str(store.root) for store in stores]
-    assert diff.main(folders) == 2
-    assert "holds no cells" in capsys.readouterr().err
-    assert diff.main(folders[:1]) == 2
-    assert diff.main([*folders, "paper=fastlloyd"]) == 2
-    nicv = NOISE.random(20)
-    put(stores[0], nicv)
-    put(stores[1], nicv)
-    assert diff.main(folders) == 0
-    put(stores[1], nicv + 1)
-    assert diff.main(folders) == 1
-    out = capsys.readouterr().out
-    assert "fastlloyd published" in out
-    assert "0 verdicts of reports changed" in out
