@@ -29,20 +29,20 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(autouse=True)
-def no_mirror(monkeypatch, tmp_path):
+def no_data_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize("verb", ["plan", "status", "run", "report"])
 def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
-    mirror = tmp_path / "mirror"
-    (mirror / "g2").mkdir(parents=True)
-    (mirror / "g2" / "g2-128-20.txt").write_text("1 2\n")
+    data_dir = tmp_path / "files"
+    (data_dir / "g2").mkdir(parents=True)
+    (data_dir / "g2" / "g2-128-20.txt").write_text("1 2\n")
     words = [
         verb,
         "profile=quick",
-        f"data={mirror}",
+        f"data={data_dir}",
         f"results={tmp_path / 'results'}",
         "tracking=none",
     ]
@@ -53,7 +53,7 @@ def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_smoke_reproduction_from_end_to_end(tmp_path):
-    """Run in a separate process, as a user does: no mirror, two workers."""
+    """Run in a separate process, as a user does: no data_dir, two workers."""
     results = f"results={tmp_path / 'results'}"
     environment = {name: value for name, value in os.environ.items() if name != "PKM_DATA"}
     command = [

@@ -278,9 +278,9 @@ def test_selected_sweeps_of_a_paper_can_be_run(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("profile", choices("profile"))
-def test_protocols_of_the_paper(profile, mirror):
+def test_protocols_of_the_paper(profile, data_dir):
     config = load_config(["paper=fastlloyd", f"profile={profile}"])
-    plan = make_plan(config.paper, config.profile, data_dir=str(mirror))
+    plan = make_plan(config.paper, config.profile, data_dir=str(data_dir))
     cells = {}
     for sweep, cell in plan.entries:
         if isinstance(cell.kind, Federation):

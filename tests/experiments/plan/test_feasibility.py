@@ -50,22 +50,22 @@ def test_substitute_replaces_missing_data(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def damaged_mirror(tmp_path, monkeypatch):
-    """Return a mirror in which the file of g2-128-20 differs from the published file."""
+def damaged_folder(tmp_path, monkeypatch):
+    """Return a data folder in which the file of g2-128-20 differs from the published file."""
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "mirror" / "g2").mkdir(parents=True)
-    (tmp_path / "mirror" / "g2" / "g2-128-20.txt").write_text("1 2\n")
-    return str(tmp_path / "mirror")
+    (tmp_path / "files" / "g2").mkdir(parents=True)
+    (tmp_path / "files" / "g2" / "g2-128-20.txt").write_text("1 2\n")
+    return str(tmp_path / "files")
 
 
 @pytest.mark.parametrize("options", [{}, {"fallback": "g2-{d}-20-generated"}])
-def test_damaged_file_is_refused_not_replaced(damaged_mirror, options):
+def test_damaged_file_is_refused_not_replaced(damaged_folder, options):
     pattern = {"pattern": "g2-{d}-20", "d": [128]} | options
     content = paper(datasets=["iris", pattern])
     expected = r"g2-128-20\.txt has SHA-256 .* delete it and fetch it again"
     with pytest.raises(ConfigurationError, match=expected):
-        make_plan(content, PROFILE, data_dir=damaged_mirror)
+        make_plan(content, PROFILE, data_dir=damaged_folder)
 
 
 def test_missing_files_of_a_family_share_a_line(tmp_path, monkeypatch):
