@@ -111,11 +111,11 @@ dashboard: setup ## open MLflow on the stored results: PORT= RESULTS=
 	$(PKM) dashboard --port $(PORT) results=$(RESULTS)
 
 data: setup      ## list the data sets and where they would come from
-	$(PKM) data $(if $(DATA),--mirror $(DATA)) list
+	$(PKM) data $(if $(DATA),--data $(DATA)) list
 
 embeddings: setup ## train the bundled image embeddings anew, into build/bundled (installs torch, takes some minutes): DATA=
 	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-embeddings.txt
-	$(PKM) data $(if $(DATA),--mirror $(DATA)) bundle mnist-embeddings fashion-embeddings --out build/bundled
+	$(PKM) data $(if $(DATA),--data $(DATA)) bundle mnist-embeddings fashion-embeddings --out build/bundled
 
 # The protocol's sweeps alone; the report that follows is on all that is stored.
 protocol: PAPER = fastlloyd

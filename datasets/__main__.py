@@ -41,7 +41,7 @@ class Status:
     Attributes
     ----------
     origin : str
-        Where `datasets.load` would take it from: bundled, cache, mirror or a download
+        Where `datasets.load` takes it from: bundled, cache, data folder or a download
         and its host, or the user, by hand.
     n_copies : int
         Number of available files.
@@ -54,13 +54,13 @@ class Status:
     errors: list[str]
 
 
-def find_status(entry: Entry, mirror: str | None = None) -> Status:
+def find_status(entry: Entry, data_dir: str | None = None) -> Status:
     """Find out where a set would come from, and whether its files are right."""
     origins = {}
     missing = []
     checks = []
     for file in entry.files:
-        copies = list(sources.find_copies(file, mirror))
+        copies = list(sources.find_copies(file, data_dir))
         for path, gzipped, _ in copies:
             checks.append(partial(sources.read_checked, file, path, gzipped))
         if copies:
@@ -86,7 +86,7 @@ def find_status(entry: Entry, mirror: str | None = None) -> Status:
     return Status(origin, len(checks), errors)
 
 
-def list_data(console: Console, mirror: str | None = None) -> None:
+def list_data(console: Console, data_dir: str | None = None) -> None:
     """Print one line per data set and per family, then what is wrong with files."""
     table = Table(box=SIMPLE_HEAD)
     for column, width in COLUMNS.items():
@@ -94,7 +94,7 @@ def list_data(console: Console, mirror: str | None = None) -> None:
         table.add_column(column, no_wrap=True, overflow="ellipsis", max_width=limit)
     errors = []
     for entry in registry.ENTRIES:
-        state = find_status(entry, mirror)
+        state = find_status(entry, data_dir)
         errors += state.errors
         table.add_row(
             entry.name,
@@ -107,11 +107,11 @@ def list_data(console: Console, mirror: str | None = None) -> None:
     for name in families.ALIASES:
         family = loading.resolve(name).family
         assert family is not None
-        table.add_row(name, *_describe_family(family, [name], mirror))
+        table.add_row(name, *_describe_family(family, [name], data_dir))
     for family in families.FAMILIES:
         # Square brackets in the template of the name are not markup.
         template = family.name_template.replace("[", "\\[")
-        table.add_row(template, *_describe_family(family, family.members, mirror))
+        table.add_row(template, *_describe_family(family, family.members, data_dir))
     title = "points of your own: text, Parquet, NPY or NPZ"
     table.add_row(loading.FILE, title, "", "", "path=...", "your own")
     console.print(table)
@@ -120,11 +120,11 @@ def list_data(console: Console, mirror: str | None = None) -> None:
 
 
 def _describe_family(
-    family: Family, names: Sequence[str], mirror: str | None
+    family: Family, names: Sequence[str], data_dir: str | None
 ) -> list[str]:
     """Describe a family in a row of the list; some G2 sets are published files."""
     entries = list(registry.G2_ENTRIES.values()) if family.name == "g2" else []
-    states = [find_status(entry, mirror) for entry in entries]
+    states = [find_status(entry, data_dir) for entry in entries]
     origins = dict.fromkeys(state.origin for state in states)
     if len(names) > len(entries):
         origins["generated"] = None
@@ -152,7 +152,7 @@ def _describe_range(values: Sequence[int]) -> str:
     return f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
 
 
-def fetch(console: Console, names: Sequence[str], mirror: str | None = None) -> int:
+def fetch(console: Console, names: Sequence[str], data_dir: str | None = None) -> int:
     """Download missing files of data sets; return how many sets stay unavailable.
 
     ``g2`` means all published files of that family.
@@ -166,7 +166,7 @@ def fetch(console: Console, names: Sequence[str], mirror: str | None = None) -> 
     def say(line: str) -> None:
         console.print(line, soft_wrap=True, markup=False, highlight=False)
 
-    result = fetch_missing(wanted, mirror, say)
+    result = fetch_missing(wanted, data_dir, say)
     handled = {*result.fetched, *result.unavailable}
     for name, reason in reasons.items():
         if reason:
@@ -190,10 +190,10 @@ def _explain_no_fetching(name: str) -> str:
     return "generated here" if resolved.family else "a file of your own"
 
 
-def verify(console: Console, mirror: str | None = None) -> int:
-    """Check all files in cache and mirror, and the bundled sets; count wrong ones."""
+def verify(console: Console, data_dir: str | None = None) -> int:
+    """Check files in cache and data folder, and bundled sets; count wrong ones."""
     entries = (*registry.ENTRIES, *registry.G2_ENTRIES.values())
-    states = [find_status(entry, mirror) for entry in entries]
+    states = [find_status(entry, data_dir) for entry in entries]
     errors = [message for state in states for message in state.errors]
     for message in errors:
         console.print(message, style="red", soft_wrap=True, markup=False)
@@ -203,7 +203,7 @@ def verify(console: Console, mirror: str | None = None) -> int:
 
 
 def export_croissant(
-    console: Console, name: str | None, out: str | None, mirror: str | None = None
+    console: Console, name: str | None, out: str | None, data_dir: str | None = None
 ) -> None:
     """Write the Croissant metadata of a data set, or of all into a folder.
 
@@ -216,7 +216,7 @@ def export_croissant(
     """
 
     def describe(entry: Entry) -> str:
-        description = croissant.describe(entry, mirror)
+        description = croissant.describe(entry, data_dir)
         return json.dumps(description, indent=1, ensure_ascii=False) + "\n"
 
     if name is None:
@@ -245,7 +245,7 @@ def export_croissant(
 
 
 def bundle(
-    console: Console, names: Sequence[str], out: str, mirror: str | None = None
+    console: Console, names: Sequence[str], out: str, data_dir: str | None = None
 ) -> None:
     """Make the bundled files of data sets, or of all with the list of them.
 
@@ -266,9 +266,9 @@ def bundle(
             known = suggestion(name, registry.BY_NAME)
             raise ValueError(f"no published data set is called {name!r}{known}")
         if entry.trained:
-            content, record = embeddings.train(entry, mirror, report)
+            content, record = embeddings.train(entry, data_dir, report)
         else:
-            content, _ = loading.read_files(entry, mirror)
+            content, _ = loading.read_files(entry, data_dir)
             record = {}
         packed = bundled.pack(entry, content, record)
         atomic_write(Path(out) / bundled.locate(name).name, packed)
@@ -289,9 +289,9 @@ def print_error(message: object) -> None:
 def make_parser() -> Parser:
     """Make the parser of the command line."""
     parser = Parser(prog="pkm data", description="The data sets of the bench.")
-    variable = sources.MIRROR_VARIABLE
+    variable = sources.DATA_VARIABLE
     parser.add_argument(
-        "--mirror", help=f"folder with the original files (default: {variable})"
+        "--data", help=f"folder with the original files (default: {variable})"
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
@@ -335,15 +335,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     n_wrong = 0
     try:
         if options.command == "list":
-            list_data(console, options.mirror)
+            list_data(console, options.data)
         elif options.command == "fetch":
-            n_wrong = fetch(console, options.names, options.mirror)
+            n_wrong = fetch(console, options.names, options.data)
         elif options.command == "croissant":
-            export_croissant(console, options.name, options.out, options.mirror)
+            export_croissant(console, options.name, options.out, options.data)
         elif options.command == "bundle":
-            bundle(console, options.names, options.out, options.mirror)
+            bundle(console, options.names, options.out, options.data)
         else:
-            n_wrong = verify(console, options.mirror)
+            n_wrong = verify(console, options.data)
     except (OSError, ValueError) as error:
         print_error(error)
         return 1

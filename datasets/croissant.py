@@ -20,7 +20,7 @@ CONFORMS_TO = "http://mlcommons.org/croissant/1.0"
 CONTEXT = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
-def describe(entry: Entry, mirror: str | PathLike | None = None) -> dict:
+def describe(entry: Entry, data_dir: str | PathLike | None = None) -> dict:
     """Describe a published data set as JSON-LD, with the hashes of its files.
 
     A file without a declared hash is read once. If it has never been available,
@@ -35,7 +35,7 @@ def describe(entry: Entry, mirror: str | PathLike | None = None) -> dict:
     """
     year = re.search(r"\((\d{4})\)", entry.citation)
     files = [
-        _describe_file(file, known_sha256(file, entry.name, mirror))
+        _describe_file(file, known_sha256(file, entry.name, data_dir))
         for file in entry.files
     ]
     return _drop_empty(
@@ -60,7 +60,7 @@ def describe(entry: Entry, mirror: str | PathLike | None = None) -> dict:
 
 
 def _describe_file(file: File, sha256: str) -> dict:
-    """Describe a file by a URL that gives its exact bytes, or its path in a mirror."""
+    """Describe a file by a URL with its exact bytes, or its path in a data folder."""
     direct = [url for url in file.urls if is_direct(file, url)]
     others = " or ".join(url for url in file.urls if url not in direct)
     way = f"the member {file.member} of" if file.member else "made of"

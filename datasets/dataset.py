@@ -32,7 +32,7 @@ class Dataset:
         see `datasets.fingerprint`.
     citation, license : str
     origin : str
-        Where the points came from: bundled, generated, cache, mirror, url or file.
+        Where the points came from: bundled, generated, cache, data folder, url or file.
     common_range : (float, float) or None
         One lower and one upper bound that all columns share; where none is given, that
         of the domain if it is the same in every column, else None.

@@ -258,11 +258,11 @@ def _write_to_cache(file: File, content: bytes) -> Path:
 def obtain_files(
     files: Iterable[File],
     name: str,
-    mirror: str | PathLike | None = None,
+    data_dir: str | PathLike | None = None,
     *,
     download: bool = True,
 ) -> list[CheckedFile]:
-    """Return the files of a data set, from cache or mirror or, if allowed, their URLs.
+    """Return the files of a data set: from cache, data folder or, if allowed, URLs.
 
     Downloads are allowed if the environment variable PKM_DOWNLOAD is 1. A file without
     a declared hash is downloaded by `pkm.datasets.fetch_missing` alone, which checks
@@ -273,7 +273,7 @@ def obtain_files(
     files : iterable of File
     name : str
         Data set they belong to, for the error message.
-    mirror : path-like, optional
+    data_dir : path-like, optional
     download : bool, default=True
         False: no file is downloaded.
 
@@ -288,7 +288,7 @@ def obtain_files(
     downloads = Downloads()
     obtained = []
     for file in files:
-        checked = sources.find(file, mirror)
+        checked = sources.find(file, data_dir)
         if checked is None:
             if not is_allowed or file.sha256 is None:
                 raise DataUnavailable(sources.explain_missing(file, name))

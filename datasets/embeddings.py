@@ -47,7 +47,7 @@ def make_key(entry: Entry) -> str:
 
 def train(
     entry: Entry,
-    mirror: str | PathLike | None = None,
+    data_dir: str | PathLike | None = None,
     report: Callable[[str], None] | None = None,
 ) -> tuple[Content, dict[str, str]]:
     """Train a set.
@@ -56,7 +56,7 @@ def train(
     ----------
     entry : Entry
         With a recipe in its field `trained`.
-    mirror : path-like, optional
+    data_dir : path-like, optional
         Folder with the images.
     report : callable, optional
         Takes one line of text per epoch.
@@ -79,7 +79,7 @@ def train(
             f"run 'make embeddings', or 'pip install -r {EXTRA}'"
         )
     assert entry.trained is not None
-    copies = downloads.obtain_files(entry.files, entry.name, mirror)
+    copies = downloads.obtain_files(entry.files, entry.name, data_dir)
     images, labels = entry.parse(*(copy.content for copy in copies))
 
     # Only the training needs torch.

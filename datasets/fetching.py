@@ -32,22 +32,22 @@ class Fetched:
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
-def missing_files(entry: Entry, mirror: str | PathLike | None = None) -> list[File]:
-    """List the files of a data set without a right copy in cache or mirror."""
-    return [file for file in entry.files if not _is_available(file, mirror)]
+def missing_files(entry: Entry, data_dir: str | PathLike | None = None) -> list[File]:
+    """List the files of a data set without a right copy in cache or data folder."""
+    return [file for file in entry.files if not _is_available(file, data_dir)]
 
 
-def _is_available(file: File, mirror: str | PathLike | None) -> bool:
+def _is_available(file: File, data_dir: str | PathLike | None) -> bool:
     try:
-        return sources.find(file, mirror) is not None
+        return sources.find(file, data_dir) is not None
     except ChecksumMismatch:
-        # A right copy in the cache comes before a damaged one in the mirror.
+        # A right copy in the cache comes before a damaged one in the data folder.
         return False
 
 
 def fetch_missing(
     names: Iterable[str],
-    mirror: str | PathLike | None = None,
+    data_dir: str | PathLike | None = None,
     report: Callable[[str], object] | None = None,
     progress: bool = True,
 ) -> Fetched:
@@ -59,7 +59,7 @@ def fetch_missing(
     Parameters
     ----------
     names : iterable of str
-    mirror : path-like, optional
+    data_dir : path-like, optional
     report : callable, optional
         Called before each group of downloads with a line on its size, source and
         license.
@@ -73,14 +73,14 @@ def fetch_missing(
     Raises
     ------
     ValueError
-        If a name is unknown, or the mirror does not exist.
+        If a name is unknown, or the data folder does not exist.
 
     Examples
     --------
     >>> fetch_missing(["iris", "synth-2-2-0"])
     Fetched(fetched=(), unavailable={})
     """
-    missing = find_missing(names, mirror)
+    missing = find_missing(names, data_dir)
     unavailable = {
         entry.name: sources.explain_missing(files[0], entry.name)
         for entry, files in missing.items()
@@ -104,7 +104,7 @@ def fetch_missing(
         try:
             for file in files:
                 downloads.fetch(file, entry.name, session)
-            _check_undeclared(entry, files, mirror)
+            _check_undeclared(entry, files, data_dir)
         except (DataUnavailable, ChecksumMismatch) as error:
             unavailable[entry.name] = str(error)
         else:
@@ -112,7 +112,7 @@ def fetch_missing(
     return Fetched(tuple(fetched), unavailable)
 
 
-def find_missing(names: Iterable[str], mirror: str | PathLike | None) -> Missing:
+def find_missing(names: Iterable[str], data_dir: str | PathLike | None) -> Missing:
     """Find the data sets to download, with the files that each of them lacks.
 
     Bundled, generated and available sets and the user's own files are skipped.
@@ -127,7 +127,7 @@ def find_missing(names: Iterable[str], mirror: str | PathLike | None) -> Missing
         entry = loading.resolve(name).entry
         if entry is None or entry.bundled_sha256:
             continue
-        files = missing_files(entry, mirror)
+        files = missing_files(entry, data_dir)
         if files:
             missing[entry] = files
     return missing
@@ -206,14 +206,14 @@ def _explain_full_disk(wanted: Missing) -> str:
 
 
 def _check_undeclared(
-    entry: Entry, files: Sequence[File], mirror: str | PathLike | None
+    entry: Entry, files: Sequence[File], data_dir: str | PathLike | None
 ) -> None:
     """Parse a set with files without a declared hash; remove files that do not fit."""
     undeclared = [file for file in files if file.sha256 is None]
     if not undeclared:
         return
     try:
-        loading.load(entry.name, mirror=mirror)
+        loading.load(entry.name, data_dir=data_dir)
     except ValueError as error:
         for file in undeclared:
             (cache_folder() / file.path).unlink(missing_ok=True)

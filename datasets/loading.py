@@ -73,7 +73,7 @@ def resolve(name: str) -> ResolvedName:
 def load(
     name: str = FILE,
     *,
-    mirror: str | PathLike | None = None,
+    data_dir: str | PathLike | None = None,
     path: str | PathLike | None = None,
     bounds: ArrayLike | None = None,
     n_clusters: int | None = None,
@@ -84,14 +84,14 @@ def load(
     """Load a data set from the first source that has it.
 
     The sources, in this order: the files that come with the code, the generator, the
-    local cache, the mirror, and the public URL (only if the environment variable
+    local cache, the data folder, and the public URL (only if the environment variable
     PKM_DOWNLOAD is 1). Every file is checked against its SHA-256 first.
 
     Parameters
     ----------
     name : str, default="file"
         See `names`.
-    mirror : path-like, optional
+    data_dir : path-like, optional
         Folder with the original files; default: the environment variable PKM_DATA.
     path : path-like, optional
         For ``file`` only: a text file (``.csv``, ``.tsv``, ``.txt``, also gzipped),
@@ -135,7 +135,7 @@ def load(
     _check_file_arguments(name, bounds=bounds, **options)
     source = name
     if resolved.entry:
-        dataset = _load_published(resolved.entry, mirror)
+        dataset = _load_published(resolved.entry, data_dir)
     elif resolved.family and resolved.recipe:
         dataset = _load_generated(name, resolved.family, resolved.recipe)
     else:
@@ -201,7 +201,7 @@ def is_restricted(name: str) -> bool:
 def why_unavailable(
     name: str,
     *,
-    mirror: str | PathLike | None = None,
+    data_dir: str | PathLike | None = None,
     path: str | PathLike | None = None,
 ) -> str | None:
     """Say why a data set cannot be loaded now without the network.
@@ -228,7 +228,7 @@ def why_unavailable(
         if name == FILE:
             user_files.list_files(path)
         elif entry and not entry.bundled_sha256:
-            downloads.obtain_files(entry.files, name, mirror, download=False)
+            downloads.obtain_files(entry.files, name, data_dir, download=False)
     except DataUnavailable as error:
         return _add_substitute(error, name)
     return None
@@ -243,21 +243,21 @@ def _check_file_arguments(name: str, **arguments: object) -> None:
             )
 
 
-def _load_published(entry: Entry, mirror: str | PathLike | None) -> Dataset:
+def _load_published(entry: Entry, data_dir: str | PathLike | None) -> Dataset:
     if entry.bundled_sha256:
         content = bundled.read(entry)
         origin = "bundled"
         if entry.trained:
             content = content._replace(points=embeddings.dither(content.points))
     else:
-        content, origin = read_files(entry, mirror)
+        content, origin = read_files(entry, data_dir)
     return Dataset(
         name=entry.name,
         points=check_points(content.points, entry.name),
         labels=content.labels,
         domain=entry.domain(),
         n_clusters=entry.n_clusters,
-        fingerprint=registry.fingerprint(entry, mirror),
+        fingerprint=registry.fingerprint(entry, data_dir),
         citation=entry.citation,
         license=entry.license,
         origin=origin,
@@ -309,7 +309,7 @@ def _load_file(
     )
 
 
-def read_files(entry: Entry, mirror: str | PathLike | None) -> tuple[Content, str]:
+def read_files(entry: Entry, data_dir: str | PathLike | None) -> tuple[Content, str]:
     """Parse the published files of a data set; return the content and its origin.
 
     Raises
@@ -322,7 +322,7 @@ def read_files(entry: Entry, mirror: str | PathLike | None) -> tuple[Content, st
         If the files do not hold the declared set.
     """
     try:
-        files = downloads.obtain_files(entry.files, entry.name, mirror)
+        files = downloads.obtain_files(entry.files, entry.name, data_dir)
     except DataUnavailable as error:
         raise DataUnavailable(_add_substitute(error, entry.name)) from None
     try:

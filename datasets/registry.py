@@ -69,7 +69,7 @@ FILE_OPTIONAL = {
 }
 
 
-def fingerprint(entry: Entry, mirror: str | PathLike | None = None) -> str:
+def fingerprint(entry: Entry, data_dir: str | PathLike | None = None) -> str:
     """Hash the declaration of a data set: files, parser, domain and range (SHA-256).
 
     The files themselves need not be read: `datasets.load` refuses any file whose hash
@@ -85,7 +85,7 @@ def fingerprint(entry: Entry, mirror: str | PathLike | None = None) -> str:
         If a file without a declared hash has never been available.
     """
     declared = {
-        "files": [known_sha256(file, entry.name, mirror) for file in entry.files],
+        "files": [known_sha256(file, entry.name, data_dir) for file in entry.files],
         "shape": [entry.n, entry.d],
         "domain": [entry.lower, entry.upper],
         "parser": parsers.describe(entry.parse),

@@ -1,9 +1,9 @@
-"""Files from cache or mirror, each checked against its SHA-256 before it is parsed.
+"""Files from cache or data folder, checked against their SHA-256 before parsing.
 
-A file is kept as it was published, or gzipped with ``.gz`` added to its name, as a
-mirror may do. The registry knows the hash of both forms, and a gzipped copy is checked
-before and after unpacking. The hash of an archive that holds a file is not known: its
-member is taken out in parts, up to the size that the registry allows, and then checked.
+A file is kept as it was published, or gzipped with ``.gz`` added to its name. The
+registry knows the hash of both forms, and a gzipped copy is checked before and after
+unpacking. The hash of an archive that holds a file is not known: its member is taken
+out in parts, up to the size that the registry allows, and then checked.
 """
 
 import gzip
@@ -20,7 +20,7 @@ from typing import IO
 
 from pkm.files import OWNER_FILE, atomic_write, cache_folder
 
-MIRROR_VARIABLE = "PKM_DATA"
+DATA_VARIABLE = "PKM_DATA"
 #: Folder of the cache for recorded hashes, of files without a declared hash.
 RECORDED_HASHES = "noted"
 #: Largest size of a download or file, unless the registry gives another.
@@ -48,7 +48,7 @@ class File:
     Attributes
     ----------
     path : str
-        Relative path in the cache and in a mirror, as published; a mirror may hold
+        Relative path in the cache and in a data folder, as published; it may hold
         ``path + ".gz"`` instead.
     sha256 : str or None
         Of the published file. None if the published file was not available when the
@@ -93,7 +93,7 @@ class CheckedFile:
         As published.
     path : pathlib.Path
     origin : str
-        cache, mirror or url.
+        cache, data folder or url.
     """
 
     content: bytes
@@ -101,21 +101,21 @@ class CheckedFile:
     origin: str
 
 
-def mirror_folder(mirror: str | PathLike | None = None) -> Path | None:
-    """Return the mirror folder: the argument, else PKM_DATA, else None.
+def data_folder(data_dir: str | PathLike | None = None) -> Path | None:
+    """Return the data folder: the argument, else PKM_DATA, else None.
 
     Raises
     ------
     ValueError
         If the folder does not exist.
     """
-    path = mirror or os.environ.get(MIRROR_VARIABLE)
+    path = data_dir or os.environ.get(DATA_VARIABLE)
     if not path:
         return None
     folder = Path(path)
     if not folder.is_dir():
         raise ValueError(
-            f"mirror={str(folder)!r} (argument or {MIRROR_VARIABLE}) should be an "
+            f"data_dir={str(folder)!r} (argument or {DATA_VARIABLE}) should be an "
             "existing folder"
         )
     return folder
@@ -127,7 +127,7 @@ def sha256(content: bytes) -> str:
 
 
 def find_copies(
-    file: File, mirror: str | PathLike | None = None
+    file: File, data_dir: str | PathLike | None = None
 ) -> Iterator[tuple[Path, bool, str]]:
     """Find the existing copies of a file, in the order of preference.
 
@@ -136,9 +136,9 @@ def find_copies(
     path : pathlib.Path
     gzipped : bool
     origin : str
-        cache or mirror.
+        cache or data folder.
     """
-    folders = {"cache": cache_folder(), "mirror": mirror_folder(mirror)}
+    folders = {"cache": cache_folder(), "data folder": data_folder(data_dir)}
     for origin, folder in folders.items():
         if folder is None:
             continue
@@ -247,7 +247,7 @@ def _require_recorded_hash(file: File, content: bytes, path: Path) -> None:
         )
 
 
-def known_sha256(file: File, name: str, mirror: str | PathLike | None = None) -> str:
+def known_sha256(file: File, name: str, data_dir: str | PathLike | None = None) -> str:
     """Return the SHA-256 of a published file, declared or recorded.
 
     A file that has not been read yet is read for it.
@@ -261,12 +261,12 @@ def known_sha256(file: File, name: str, mirror: str | PathLike | None = None) ->
         return file.sha256
     record = locate_record(file)
     # Reading the file records its hash.
-    if not record.is_file() and find(file, mirror) is None:
+    if not record.is_file() and find(file, data_dir) is None:
         raise DataUnavailable(explain_missing(file, name))
     return record.read_text()
 
 
-def find(file: File, mirror: str | PathLike | None = None) -> CheckedFile | None:
+def find(file: File, data_dir: str | PathLike | None = None) -> CheckedFile | None:
     """Return the first available copy, checked; None if there is none.
 
     Raises
@@ -274,7 +274,7 @@ def find(file: File, mirror: str | PathLike | None = None) -> CheckedFile | None
     ChecksumMismatch
         If that copy has the wrong hash: it is never skipped silently.
     """
-    for path, gzipped, origin in find_copies(file, mirror):
+    for path, gzipped, origin in find_copies(file, data_dir):
         return CheckedFile(read_checked(file, path, gzipped), path, origin)
     return None
 
@@ -292,6 +292,6 @@ def explain_missing(file: File, name: str, failures: Sequence[str] = ()) -> str:
             fetching = f", or run 'pkm data fetch {name}' where there is network access"
     return (
         f"data set {name!r} needs the file {stored}{where}. Put it into "
-        f"{cache_folder()} or into a mirror folder named by {MIRROR_VARIABLE} (same "
+        f"{cache_folder()} or into a data folder named by {DATA_VARIABLE} (same "
         f"relative path){fetching}"
     )

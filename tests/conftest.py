@@ -60,17 +60,17 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.fixture(scope="session")
-def mirror():
+def data_dir():
     """Return the folder with the original data files, or skip the test."""
     folder = Path(os.environ.get("PKM_DATA", TESTS / ".." / ".." / "shared" / "data"))
     if not (folder / "iris" / "iris.data").is_file():
-        pytest.skip("no mirror of the original data (set PKM_DATA)")
+        pytest.skip("no folder of the original data (set PKM_DATA)")
     return folder
 
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """Return the folder of an empty cache; there is neither a mirror nor downloads."""
+    """Return the folder of an empty cache; there is neither a data folder nor downloads."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("PKM_CACHE", str(folder))
     for name in ("PKM_DATA", "PKM_DOWNLOAD"):

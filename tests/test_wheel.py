@@ -26,7 +26,7 @@ FOREIGN_PACKAGES = ("datasets", "metrics")
 
 
 def run(*command, **options):
-    """Return the output of a command that runs without a mirror, a cache or a module path."""
+    """Return the output of a command that runs without a data_dir, a cache or a module path."""
     code, printed, errors = call(*command, **options)
     assert code == 0, printed + errors
     return printed

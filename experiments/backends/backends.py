@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import wait
 
@@ -158,7 +158,7 @@ def order_chunks(
     first = select_cheapest(uninterrupted, costs)
     first_keys = {cell.key for cell in first}
     rest = [cell for cell in uninterrupted if cell.key not in first_keys]
-    data_costs: Counter[tuple] = Counter()
+    data_costs: dict[tuple, float] = defaultdict(float)
     for cell in rest:
         data_costs[identify_data(cell)] += costs[cell.key]
     rest.sort(

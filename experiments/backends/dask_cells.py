@@ -120,7 +120,7 @@ def check_cluster(backend: Backend) -> Backend:
 
 
 @contextlib.contextmanager
-def open_client(backend: Backend, n_cells: int) -> Iterator["Client"]:
+def open_client(backend: Backend, n_cells: int) -> Iterator[Any]:
     """Connect to the scheduler, or start workers here, at most one for each cell.
 
     Whoever can connect to a worker runs code as its owner. A single worker is in this
@@ -427,7 +427,7 @@ def _import_distributed() -> Any:
     return distributed
 
 
-def _count_threads(client: "Client") -> int:
+def _count_threads(client: Any) -> int:
     try:
         return sum(client.nthreads().values())
     except OSError as error:

@@ -1,6 +1,7 @@
 """Cells run one at a time, in this process or in one that may be killed."""
 
 import contextlib
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -9,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
-
-from numba.core.event import install_timer
 
 from pkm.experiments.backends.server import PROCESSES, start_server
 from pkm.experiments.cell.cell import Cell
@@ -62,20 +61,15 @@ class Runner:
             If the result cannot be stored, which ends the run.
         """
         # A plan does not need what executes cells: a quarter of a second of imports.
-        from pkm.experiments.fit.execute import execute, preload
+        from pkm.experiments.fit.execute import execute
 
         started = time.perf_counter()
         before = self.store.read_failure(cell.key).get("attempts", 0)
         for trial in range(1, self.backend.retries + 2):
             try:
                 with self.store.mark_running(cell.key):
-                    preload(cell, self.data_dir)
-                    on_start()
-                    compilations: list[float] = []
-                    with install_timer("numba:compile", compilations.append):
-                        rows = execute(cell, self.data_dir)
+                    rows = execute(cell, self.data_dir, on_start)
                     origin = {
-                        "compile_seconds": sum(compilations),
                         "git": git_commit(),
                         "metrics_code": subpackages_digest("metrics"),
                     }
@@ -174,8 +168,10 @@ class Worker:
         if self.connection.closed:
             return
         # SIGTERM lets mpirun end the processes that it started; SIGKILL would not.
+        group = self.process.pid
+        assert group is not None
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGTERM)
+            os.killpg(group, signal.SIGTERM)
         self.process.kill()
         self.process.join()
         self.connection.close()
@@ -189,6 +185,7 @@ def serve(
     """Run the cells that a connection brings, in this process, until it is closed."""
     # Lead a new process group, which has the processes that a cell starts.
     os.setpgid(0, 0)
+    end_with_parent()
     # The server that forks keeps the environment of its start.
     os.environ.update(environment)
     # Use the default method: with it, numba's lock leaves nothing behind at a kill.
@@ -211,3 +208,16 @@ def serve(
                 answer = error
             signal.setitimer(signal.ITIMER_REAL, 0)
             connection.send(answer)
+
+
+def end_with_parent() -> None:
+    """Let the kernel end this process group when the command has ended.
+
+    It does so even inside a compiled loop. A closed connection would be noticed only
+    after the current cell, as it is on systems without this call.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None and hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGTERM)
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)

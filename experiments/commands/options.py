@@ -93,7 +93,7 @@ class CommonOptions:
     )
     data: str | None = declare_key(
         "${oc.env:PKM_DATA,null}",
-        "folder with the original data files (a mirror); "
+        "folder with the original data files (a data_dir); "
         "null: only data sets without files",
     )
     jobs: int = declare_key(1, "worker processes; 1 runs in this process")

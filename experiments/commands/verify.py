@@ -83,12 +83,11 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     verdict, table = evaluate(target, stored, missing)
     fresh_verdict, fresh_table = evaluate(target, fresh, missing)
     if verdict:
-        print(
-            f"verdict on stored rows: {verdict}\nverdict on fresh rows: {fresh_verdict}"
-        )
+        print(f"verdict on stored rows: {verdict}")
+        print(f"verdict on fresh rows: {fresh_verdict}")
     else:
-        equal = "equal" if table.equals(fresh_table) else "not equal"
-        print(f"numbers of the figure: {equal}")
+        is_equal = table.equals(fresh_table)
+        print(f"numbers of the figure: {'equal' if is_equal else 'not equal'}")
     return int(len(different) > 0)
 
 

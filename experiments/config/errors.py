@@ -1,9 +1,16 @@
 """Errors about configurations, which name the nearest known word."""
 
+import difflib
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from pkm.names import find_nearest
+
+#: How many known names are listed; of longer lists, so many similar ones are.
+MAX_LISTED = 20
+N_SIMILAR = 5
+#: Commands that list all known names of a kind; all others are in the help.
+LIST_COMMANDS = {"dataset": "pkm data list"}
 
 
 class ConfigurationError(ValueError):
@@ -19,7 +26,24 @@ def explain_unknown(kind: str, name: Any, known: Sequence[str]) -> str:
     "method='loyd' is unknown. Did you mean lloyd? Known: lloyd, packing"
     """
     hint = suggest_nearest(str(name), known)
-    return f"{kind}={name!r} is unknown.{hint} Known: {', '.join(known)}"
+    listed = list_known(kind, str(name), known)
+    return f"{kind}={name!r} is unknown.{hint} {listed}"
+
+
+def list_known(kind: str, name: str, known: Sequence[str]) -> str:
+    """List the known names; of many, those that are similar to a given one.
+
+    Examples
+    --------
+    >>> list_known("dataset", "irises", ["iris", *map(str, range(70))])
+    'Similar: iris; `pkm data list` lists all 71'
+    """
+    if len(known) <= MAX_LISTED:
+        return f"Known: {', '.join(known)}"
+    similar = difflib.get_close_matches(name, known, N_SIMILAR, cutoff=0.5)
+    command = LIST_COMMANDS.get(kind, "pkm run --help")
+    listed = f"Similar: {', '.join(similar)}; " if similar else ""
+    return f"{listed}`{command}` lists all {len(known)}"
 
 
 def require_choices(

@@ -104,4 +104,4 @@ def fill_defaults(entry: Mapping) -> dict[str, Any]:
         for name, value in defaults.items()
         if name not in RESERVED_PARAMETERS
     }
-    return named | free | entry
+    return named | free | dict(entry)

@@ -157,7 +157,7 @@ def expand_grid(grid: Mapping) -> list[dict]:
     return [dict(zip(lists, values, strict=True)) for values in combinations]
 
 
-def expand_settings(name: str, kind: type[S], value: object) -> list[S]:
+def expand_settings(name: str, kind: type[S], value: Any) -> list[S]:
     """Read a sweep's key that is a mapping of lists: every combination.
 
     Parameters

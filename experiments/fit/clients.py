@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from pkm.compute import SCALE, Points
-from pkm.experiments.cell.kind import FitResults, Kind
+from pkm.experiments.cell.kind import FitResults
 from pkm.experiments.config.settings import require
 from pkm.experiments.fit.inputs import ResolvedCell
 from pkm.experiments.fit.timing import timer
@@ -28,7 +28,7 @@ OPTIMUM_STARTS = 20
 
 
 def check_method(
-    kind: Kind,
+    kind: Any,
     name: str,
     method: Any,
     n: int | None,
@@ -84,7 +84,7 @@ class ClientData:
     ids: list[np.ndarray]
     client_points: list[Points]
     points: np.ndarray
-    best: KMeans
+    best: Any
 
     @property
     def optimum(self) -> float:
@@ -92,7 +92,7 @@ class ClientData:
         return float(self.best.inertia_)
 
 
-def split_data(resolved: ResolvedCell, kind: Kind) -> ClientData:
+def split_data(resolved: ResolvedCell, kind: Any) -> ClientData:
     """Split a cell's points over its clients, and find their best known clustering."""
     cell, data = resolved.cell, resolved.data
     clients = assign_clients(resolved, kind)
@@ -108,7 +108,7 @@ def split_data(resolved: ResolvedCell, kind: Kind) -> ClientData:
     )
 
 
-def fit_seeds(resolved: ResolvedCell, kind: Kind) -> FitResults:
+def fit_seeds(resolved: ResolvedCell, kind: Any) -> FitResults:
     """Fit and serve removals seed by seed, after a fit that is discarded.
 
     Returns
@@ -186,22 +186,22 @@ def compute_losses(
     }
 
 
-def assign_clients(resolved: ResolvedCell, kind: Kind) -> np.ndarray:
+def assign_clients(resolved: ResolvedCell, kind: Any) -> np.ndarray:
     """Return the client of each point."""
     cell, data = resolved.cell, resolved.data
     if kind.split == "published":
         rule = f"another: {cell.dataset_name} came without one"
         require(data.clients is not None, "split", kind.split, rule)
-        return data.clients
+        return np.asarray(data.clients)
     labels = fit_best_k_means(data.points, cell.k, OPTIMUM_STARTS).labels_
     if kind.split == "iid":
         return split_iid(labels, kind.clients)
     return split_noniid(labels, kind.clients, kind.clusters_per_client, kind.split_seed)
 
 
-def fit_best_k_means(points: Points, k: int, starts: int) -> KMeans:
+def fit_best_k_means(points: Points, k: int, starts: int) -> Any:
     """Fit k-means in half-widths, the best of some starts, cached with the points."""
-    model = KMeans(k, n_init=starts, random_state=0)
+    model = KMeans(k, random_state=0).set_params(n_init=starts)
     rows = points.rows.astype(np.float64) / SCALE
     return points.cached(f"best {k}-means of {starts}", (), partial(model.fit, rows))
 

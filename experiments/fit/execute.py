@@ -1,23 +1,19 @@
 """One cell to its rows: load, fit, evaluate, make rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
+from numba.core.event import install_timer
 
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.fit.inputs import prepare_cell_data, prepare_data, resolve_cell
+from pkm.experiments.fit.inputs import prepare_data, resolve_cell
 from pkm.experiments.fit.rows import make_rows
 from pkm.experiments.fit.threads import limit_threads
 from pkm.experiments.fit.timing import peak_memory, timer
 from pkm.methods import Run
 from pkm.metrics import evaluate, forget_points, prepare_metrics
-
-
-def preload(cell: Cell, data_dir: str | None) -> None:
-    """Load a cell's data and find reference clusterings, which are not timed."""
-    prepare_metrics(prepare_cell_data(cell, data_dir).points, cell.metrics)
 
 
 def forget_data() -> None:
@@ -26,7 +22,11 @@ def forget_data() -> None:
     forget_points()
 
 
-def execute(cell: Cell, data_dir: str | None = None) -> pd.DataFrame:
+def execute(
+    cell: Cell,
+    data_dir: str | None = None,
+    on_start: Callable[[], object] = lambda: None,
+) -> pd.DataFrame:
     """Run a cell.
 
     Parameters
@@ -35,6 +35,8 @@ def execute(cell: Cell, data_dir: str | None = None) -> pd.DataFrame:
         What to run.
     data_dir : str, optional
         Folder with the original data files.
+    on_start : callable, optional
+        Called when the data are loaded and the time of the cell starts.
 
     Returns
     -------
@@ -55,30 +57,32 @@ def execute(cell: Cell, data_dir: str | None = None) -> pd.DataFrame:
     datasets.DataUnavailable
         If the data cannot be had.
     """
-    preload(cell, data_dir)
-    with peak_memory() as peak:
-        resolved = resolve_cell(cell, data_dir)
-        with limit_threads(1) if cell.timing else nullcontext():
-            fits, measured = cell.kind.fit(resolved)
-            centers, n_centers = stack_centers([run for run, _ in fits])
-            with timer() as metric_time:
-                values = evaluate(
-                    resolved.data.points,
-                    centers,
-                    cell.metrics,
-                    cell.k,
-                    labels_true=resolved.data.labels,
-                    n_centers=n_centers,
-                )
-    return make_rows(
-        resolved,
-        fits,
-        values,
-        metric_time,
-        measured,
-        peak.mebibytes,
-        centers,
-    )
+    resolved = resolve_cell(cell, data_dir)
+    # Reference clusterings belong to the data: they are not timed.
+    prepare_metrics(resolved.data.points, cell.metrics)
+    on_start()
+    compilations: list[float] = []
+    with (
+        peak_memory() as peak,
+        install_timer("numba:compile", compilations.append),
+        limit_threads(1) if cell.timing else nullcontext(),
+    ):
+        fits, measured = cell.kind.fit(resolved)
+        centers, n_centers = stack_centers([run for run, _ in fits])
+        with timer() as metric_time:
+            values = evaluate(
+                resolved.data.points,
+                centers,
+                cell.metrics,
+                cell.k,
+                labels_true=resolved.data.labels,
+                n_centers=n_centers,
+            )
+    measured |= {
+        "compile_seconds": sum(compilations),
+        "peak_memory_mb": peak.mebibytes,
+    }
+    return make_rows(resolved, fits, values, metric_time, measured, centers)
 
 
 def stack_centers(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:

@@ -200,8 +200,8 @@ def prepare_data(
     points, *_ = Points.quantize(scaled.points, -ones, ones)
     method_points = points
     if bounds_factor != 1:
-        bounds = bounds_factor * ones
-        method_points, *_ = Points.quantize(scaled.points, -bounds, bounds)
+        wider = bounds_factor * ones
+        method_points, *_ = Points.quantize(scaled.points, -wider, wider)
     return PreparedData(
         points=points,
         method_points=method_points,
@@ -229,12 +229,12 @@ def load_data(
         If bounds, or how a text is read, are given for a grid file.
     """
     if dataset != "file":
-        return datasets.load(dataset, mirror=data_dir)
+        return datasets.load(dataset, data_dir=data_dir)
     options = dict(zip(FILE_OPTIONS, file, strict=True))
     path = options.pop("path")
-    settings = {"bounds": bounds} | options
+    settings: dict[str, Any] = {"bounds": bounds} | options
     if not is_grid_file(path or ""):
-        return datasets.load(dataset, mirror=data_dir, path=path, **settings)
+        return datasets.load(dataset, data_dir=data_dir, path=path, **settings)
     rule = f"left out for {path}, which was packed with its own"
     for name, value in settings.items():
         require(value is None, name, value, rule)

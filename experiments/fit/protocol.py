@@ -9,8 +9,9 @@ import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from pkm.experiments.cell.kind import FitResults, Kind
+from pkm.experiments.cell.kind import FitResults
 from pkm.experiments.fit.inputs import ResolvedCell, resolve_cell
 from pkm.experiments.fit.threads import limit_threads
 from pkm.experiments.fit.timing import Timing
@@ -31,7 +32,7 @@ REPORT_SECONDS = 1.0
 STARTUP_ALLOWANCE = 10
 
 
-def make_network(kind: Kind) -> Network:
+def make_network(kind: Any) -> Network:
     """Make the network settings that all parties of a cell's runs share."""
     return Network(
         kind.clients,
@@ -40,7 +41,7 @@ def make_network(kind: Kind) -> Network:
     )
 
 
-def fit_seeds(resolved: ResolvedCell, kind: Kind) -> FitResults:
+def fit_seeds(resolved: ResolvedCell, kind: Any) -> FitResults:
     """Run a cell's seeds one by one, after a run of the first one that is discarded.
 
     Returns
@@ -71,7 +72,7 @@ def fit_seeds(resolved: ResolvedCell, kind: Kind) -> FitResults:
 
 
 def run_with_threads(
-    resolved: ResolvedCell, kind: Kind
+    resolved: ResolvedCell, kind: Any
 ) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds with the parties as threads of this process."""
     data = resolved.data
@@ -98,7 +99,7 @@ def add_warm_up(resolved: ResolvedCell) -> tuple[int, ...]:
 
 def run_with_processes(
     resolved: ResolvedCell,
-    kind: Kind,
+    kind: Any,
 ) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds as one job of processes; every party loads the data."""
     cell = resolved.cell
@@ -140,7 +141,7 @@ def run_party(folder: str) -> None:
     outcomes = []
     try:
         resolved = resolve_cell(*pickle.loads((files / "job").read_bytes()))
-        kind = resolved.cell.kind
+        kind: Any = resolved.cell.kind
         network = make_network(kind)
         with limit_threads(1):
             for seed in add_warm_up(resolved):
@@ -157,7 +158,7 @@ def run_party(folder: str) -> None:
         if rank == 1:
             (files / "outcomes").write_bytes(pickle.dumps(outcomes[1:]))
     except Exception as error:
-        kind = "" if isinstance(error, ProtocolError) else f"{type(error).__name__}: "
-        (files / f"error-{rank}").write_text(f"{kind}{error}")
+        name = "" if isinstance(error, ProtocolError) else f"{type(error).__name__}: "
+        (files / f"error-{rank}").write_text(f"{name}{error}")
         time.sleep(REPORT_SECONDS)
         raise

@@ -28,8 +28,7 @@ def make_rows(
     fits: Sequence[tuple[Run, Timing]],
     values: Mapping[str, np.ndarray],
     metric_time: Timing,
-    measured: Mapping[str, np.ndarray],
-    peak_mib: float,
+    measured: Mapping[str, Any],
     centers: np.ndarray,
 ) -> pd.DataFrame:
     """Make the rows of a cell from its results.
@@ -44,10 +43,8 @@ def make_rows(
         Values of every metric, one per seed.
     metric_time : Timing
         Time of the evaluation, all seeds together.
-    measured : mapping of str to ndarray
-        Columns of the cell's kind, one value per seed.
-    peak_mib : float
-        Peak memory of the process while the cell ran.
+    measured : mapping of str to ndarray or float
+        Columns of the cell's kind, one value per seed, and of the whole run.
     centers : ndarray of shape (R, k, d)
         Released centers on the grid, of every replicate; `fits` has their numbers.
 
@@ -71,7 +68,6 @@ def make_rows(
         **measured,
         "metric_seconds": metric_time.wall / replicates,
         "metric_cpu_seconds": metric_time.cpu / replicates,
-        "peak_memory_mb": peak_mib,
         **provenance_columns(cell),
     }
     if cell.keep_centers:

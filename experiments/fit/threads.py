@@ -11,7 +11,8 @@ from threadpoolctl import threadpool_limits
 def limit_threads(threads: int) -> Iterator[None]:
     """Limit the thread pools of BLAS, OpenMP and numba to `threads` during a block."""
     before = numba.get_num_threads()
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    most = numba.config.NUMBA_NUM_THREADS  # pyright: ignore
+    numba.set_num_threads(min(threads, most))
     try:
         with threadpool_limits(limits=threads):
             yield

@@ -11,7 +11,6 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from pkm.compute import SCALE, Points
-from pkm.experiments.cell.kind import Kind
 from pkm.experiments.config.settings import require
 from pkm.methods.unlearning.unlearning import FederatedModel, Removal
 
@@ -25,7 +24,8 @@ QUANTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 
 def compute_optimum(points: np.ndarray, centers: np.ndarray) -> float:
     """Compute the cost of k-means that starts from good centers."""
-    return float(KMeans(len(centers), init=centers, n_init=1).fit(points).inertia_)
+    model: Any = KMeans(len(centers)).set_params(init=centers, n_init=1)
+    return float(model.fit(points).inertia_)
 
 
 def compute_nearest_cost(points: np.ndarray, centers: np.ndarray) -> float:
@@ -43,7 +43,7 @@ def measure_removals(
     model: FederatedModel,
     grid: np.ndarray,
     seed: int,
-    kind: Kind,
+    kind: Any,
     best: np.ndarray,
 ) -> dict[str, Any]:
     """Serve requests one after the other and measure them.
@@ -55,7 +55,7 @@ def measure_removals(
     grid : ndarray of shape (n, d), int64
         All points.
     seed : int
-    kind : Kind
+    kind : Unlearning
         The cell's kind.
     best : ndarray of shape (k, d)
         The best known centers of all points, from which those of the remaining points

@@ -10,16 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pkm.experiments.config.settings import require
-from pkm.experiments.mlflow.tracking import (
-    TrackingError,
-    is_server,
-    open_client,
-)
+from pkm.experiments.mlflow.tracking import TrackingError, is_server, open_client
 
 HOST = "127.0.0.1"
-#: Seconds within which the server must answer, and must end after a signal.
-START_SECONDS = 90
-STOP_SECONDS = 10
+#: Seconds between two looks at the server.
+POLL_SECONDS = 0.2
 
 
 def serve(
@@ -31,14 +26,14 @@ def serve(
 ) -> None:
     """Serve MLflow's interface until the process is interrupted.
 
+    A tracking server has an interface already: only its address is announced.
+
     Parameters
     ----------
-    uri : str
-        The database that it shows. A tracking server has an interface already.
-    artifacts : str
-        Folder of the artifacts.
+    uri, artifacts : str
+        The database or server, and the folder of a database's artifacts.
     port : int
-        Port on which it listens, on this machine alone.
+        Port on which the interface listens, on this machine alone.
     log : Path
         File for what it prints.
     announce : callable
@@ -52,7 +47,9 @@ def serve(
         If the database or server cannot be used, or the interface ends.
     """
     if not is_server(uri):
-        require_free(port)
+        require(0 < port < 2**16, "port", port, "a number from 1 to 65535")
+        rule = "a free one: choose another with --port, or make dashboard PORT="
+        require(not is_open(port), "port", port, rule)
     with open_client(uri) as client:
         client.search_experiments(max_results=1)
     if is_server(uri):
@@ -73,51 +70,21 @@ def serve(
             start_new_session=True,
         )
     try:
-        wait_for_answer(process, port, log)
-        announce(f"http://{HOST}:{port}")
+        while process.poll() is None and not is_open(port):
+            time.sleep(POLL_SECONDS)
+        if process.poll() is None:
+            announce(f"http://{HOST}:{port}")
         # MLflow imports polars, whose handler of Ctrl-C lets a blocking wait go on.
         while process.poll() is None:
-            time.sleep(0.2)
+            time.sleep(POLL_SECONDS)
     finally:
-        stop(process)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
     raise TrackingError(f"MLflow's server has ended: see {log}")
 
 
-def require_free(port: int) -> None:
-    """Refuse a port that is not valid, or that another server listens to."""
-    require(0 < port < 2**16, "port", port, "a number from 1 to 65535")
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((HOST, port))
-        except OSError as error:
-            advice = "choose another one with --port, or make dashboard PORT="
-            message = f"port={port} is not free ({error.strerror}): {advice}"
-            raise ValueError(message) from error
-
-
-def wait_for_answer(
-    process: subprocess.Popen,
-    port: int,
-    log: Path,
-) -> None:
-    """Wait until the server answers; `TrackingError` if it ends or takes too long."""
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end and process.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex((HOST, port)) == 0:
-                return
-        time.sleep(0.2)
-    raise TrackingError(f"MLflow's server did not start on port {port}: see {log}")
-
-
-def stop(process: subprocess.Popen) -> None:
-    """End the server and its workers; those that do not end in time are killed."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(STOP_SECONDS)
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
-            continue
+def is_open(port: int) -> bool:
+    """Tell whether a server listens to a port of this machine."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0

@@ -6,12 +6,11 @@ the seeds, with ``_lo`` and ``_hi``, their 95 % interval (Student's t), at step
 value at every step of its sweep.
 """
 
-import hashlib
 import json
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -23,26 +22,13 @@ from pkm.analysis.tables.study import SeedMatrix, Study
 from pkm.experiments.cell.cell import Cell, to_canonical_json
 from pkm.schema import BY_NAME
 
-#: Increase it when the same rows give other records: the next sync writes them anew.
-RECORD_VERSION = 4
 CURVE = "curve"
 CELL = "cell"
 SWEEP = "sweep"
 #: Fields of a cell that are parameters of its run, where they have a value.
 PARAM_FIELDS = ("method", "k", "preprocessing", "delta", "bounds_factor")
 #: Columns of rows that are tags of a run.
-TAG_COLUMNS = (
-    "code",
-    "data",
-    "git",
-    "variant",
-    "notion",
-    "adjacency",
-    "trust",
-    "view",
-    "flaws",
-    "private_bounds",
-)
+TAG_COLUMNS = ("code", "data", "variant", "adjacency", "trust", "flaws")
 #: Times of fits, by whether cells measure time. Seeds that are fitted together share
 #: the CPU time of their batch.
 FIT_TIMES = {
@@ -55,7 +41,7 @@ FIT_TIMES = {
 
 
 class MetricValue(NamedTuple):
-    """A value of a metric at a step."""
+    """A value of a metric at a step; it is finite, as MLflow keeps no others."""
 
     metric: str
     value: float
@@ -74,7 +60,6 @@ class RunRecord:
         When its last cell was done, in milliseconds since 1970.
     tags, params : dict of str to str
     metrics : list of MetricValue
-        Finite values only: MLflow keeps no others.
     """
 
     name: str
@@ -82,17 +67,6 @@ class RunRecord:
     tags: dict[str, str]
     metrics: list[MetricValue]
     params: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def digest(self) -> str:
-        """Hash of all that is written."""
-        return compute_digest(astuple(self))
-
-
-def compute_digest(value: object) -> str:
-    """Hash a JSON-ready value to 32 hexadecimal digits."""
-    text = to_canonical_json([RECORD_VERSION, value])
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def describe_runs(
@@ -115,26 +89,20 @@ def describe_runs(
     rows : DataFrame
         Rows of the sweep, one per cell and seed.
     kind : {"curve", "cell"}
-        What a run is.
     """
     metrics = compute_metrics(study, sweep_tags["sweep"], with_areas=kind == CURVE)
     groups = group_cells(cells, kind)
     params = [list_params(group[0], kind) for group in groups]
     first_rows = rows.drop_duplicates("cell").set_index("cell")
-    tag_values = first_rows[[*TAG_COLUMNS, "finished"]].to_dict("index")
 
     records = []
     for name, group, run_params in zip(name_runs(params), groups, params, strict=True):
         keys = [cell.key for cell in group]
-        first_values = tag_values[keys[0]]
-        tags = {"kind": kind, **sweep_tags}
-        for tag in TAG_COLUMNS:
-            if first_values[tag] != "":
-                tags[tag] = str(first_values[tag])
-        end = max(tag_values[key]["finished"] for key in keys)
+        texts = first_rows.loc[keys[0], list(TAG_COLUMNS)].astype(str)
+        tags = {"kind": kind, **sweep_tags, **texts[texts != ""]}
+        end = math.ceil(1000 * first_rows.loc[keys, "finished"].max())
         values = [value for key in keys for value in metrics[key]]
-        record = RunRecord(name, math.ceil(1000 * end), tags, values, run_params)
-        records.append(record)
+        records.append(RunRecord(name, end, tags, values, run_params))
     return records
 
 
@@ -153,8 +121,7 @@ def list_params(cell: Cell, kind: str) -> dict[str, str]:
     """List the parameters by which runs are selected, compared and named."""
     params = {"dataset": cell.dataset_name}
     identity = cell.identity()
-    names = (*PARAM_FIELDS, "epsilon") if kind == CELL else PARAM_FIELDS
-    for name in names:
+    for name in (*PARAM_FIELDS, "epsilon") if kind == CELL else PARAM_FIELDS:
         if identity.get(name) is not None:
             params[name] = identity[name]
     params |= {**cell.params, **cell.kind.columns(), "seeds": len(cell.seeds)}
@@ -170,18 +137,12 @@ def name_runs(params: Sequence[Mapping[str, str]]) -> list[str]:
     >>> name_runs([iris | {"k": "2"}, iris | {"k": "3"}])
     ['lloyd · iris · k=2', 'lloyd · iris · k=3']
     """
-    groups = defaultdict(list)
-    for run_params in params:
-        groups[run_params["method"], run_params["dataset"]].append(run_params)
-
+    texts = pd.DataFrame(params).fillna("")
+    n_values = texts.groupby(["method", "dataset"]).transform("nunique")
     names = []
-    for run_params in params:
-        words = [run_params["method"], run_params["dataset"]]
-        others = groups[run_params["method"], run_params["dataset"]]
-        for name, value in run_params.items():
-            if any(other.get(name) != value for other in others):
-                words.append(f"{name}={value}")
-        names.append(" · ".join(words))
+    for values, counts in zip(params, n_values.to_dict("records"), strict=True):
+        words = [f"{name}={values[name]}" for name in values if counts.get(name, 1) > 1]
+        names.append(" · ".join([values["method"], values["dataset"], *words]))
     return names
 
 
@@ -193,7 +154,7 @@ def compute_metrics(
 ) -> dict[str, list[MetricValue]]:
     """Compute the metrics of every cell; areas are with the first cell of a curve."""
     metrics: dict[str, list[MetricValue]] = defaultdict(list)
-    for metric in list_metrics(study):
+    for metric in study.metrics:
         matrix = study.matrix(sweep, metric)
         add_values(metrics, metric, matrix.broadcast())
         if with_areas and is_center_metric(metric):
@@ -203,15 +164,6 @@ def compute_metrics(
             matrix = study.matrix(sweep, column)
             has_time = matrix.cells["timing"].to_numpy(dtype=bool) == timing
             add_values(metrics, name, matrix.take(has_time).broadcast())
-    return metrics
-
-
-def list_metrics(study: Study) -> list[str]:
-    """List the metrics to write: the number of centers only where it varies."""
-    metrics = study.metrics
-    counts = study.rows_with(["n_centers"])
-    if (counts["n_centers"] == counts["k"]).all():
-        metrics = [metric for metric in metrics if metric != "n_centers"]
     return metrics
 
 
@@ -248,11 +200,9 @@ def compute_interval(
     ([2.0], 14.71)
     """
     statistics = column_statistics(values)
-    low = statistics.mean - statistics.half_width
-    high = statistics.mean + statistics.half_width
     yield name, statistics.mean.tolist()
-    yield f"{name}_lo", low.tolist()
-    yield f"{name}_hi", high.tolist()
+    yield f"{name}_lo", (statistics.mean - statistics.half_width).tolist()
+    yield f"{name}_hi", (statistics.mean + statistics.half_width).tolist()
 
 
 def describe_sweep(
@@ -271,14 +221,13 @@ def describe_sweep(
         Verdicts of the claims that name the sweep, by the ids of the claims.
     """
     metrics = [MetricValue("n_cells", float(rows["cell"].nunique()))]
-    for metric in filter(is_center_metric, list_metrics(study)):
+    for metric in filter(is_center_metric, study.metrics):
         matrix = study.matrix(sweep_tags["sweep"], metric)
         metrics += average_methods(area(matrix), f"{metric}_auc")
         metrics += average_methods(matrix, metric)
 
     tags = {"kind": SWEEP, **sweep_tags}
-    for claim, verdict in verdicts.items():
-        tags[f"verdict/{claim}"] = verdict
+    tags |= {f"verdict/{claim}": verdict for claim, verdict in verdicts.items()}
     for verdict in VERDICTS if verdicts else ():
         count = list(verdicts.values()).count(verdict)
         metrics.append(MetricValue(f"claims_{verdict.replace(' ', '_')}", float(count)))
@@ -299,15 +248,11 @@ def average_methods(matrix: SeedMatrix, name: str) -> list[MetricValue]:
     cells = matrix.cells
     if cells.duplicated(["method", "dataset"]).any():
         return []
-    methods = cells["method"].unique()
     n_methods = cells.groupby("dataset")["method"].transform("nunique")
-    is_shared = (n_methods == len(methods)).to_numpy()
-    if not is_shared.any():
-        return []
-
+    is_shared = n_methods == cells["method"].nunique()
     metrics = []
-    for method in methods:
-        columns = is_shared & (cells["method"] == method).to_numpy()
+    by_method = cells[is_shared].groupby("method", sort=False)
+    for method, columns in by_method.groups.items():
         means = matrix.values[:, columns].mean(axis=1, keepdims=True)
         for metric, (value,) in compute_interval(name, means):
             if math.isfinite(value):
@@ -327,10 +272,6 @@ def find_sweeps(check: object) -> set[str]:
         return set().union(*map(find_sweeps, check))
     if not isinstance(check, Mapping):
         return set()
-    sweeps: set[str] = set()
-    for key, value in check.items():
-        if key in ("sweep", "sweeps"):
-            sweeps.update([value] if isinstance(value, str) else value)
-        else:
-            sweeps |= find_sweeps(value)
-    return sweeps
+    named = [value for key, value in check.items() if key in ("sweep", "sweeps")]
+    sweeps = {*np.hstack(named).tolist()} if named else set()
+    return sweeps.union(*map(find_sweeps, check.values()))

@@ -9,16 +9,13 @@ the cells are done.
 import hashlib
 import logging
 import os
-import socket
-import sqlite3
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -27,13 +24,13 @@ from pkm.analysis.claims.claim import papers_with_claims, read_claims
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.tables.study import Study
 from pkm.arrow import to_table
+from pkm.experiments.cell.cell import to_canonical_json
 from pkm.experiments.console.console import format_duration
 from pkm.experiments.mlflow.run_records import (
     CELL,
     CURVE,
     SWEEP,
     RunRecord,
-    compute_digest,
     describe_runs,
     describe_sweep,
     find_sweeps,
@@ -50,17 +47,12 @@ if TYPE_CHECKING:
 #: Metrics in one call, of at most 1000 values, and runs that a search returns.
 BATCH_SIZE = 900
 MAX_RUNS = 50_000
+#: Increase it when the same rows give other runs: the next sync writes them anew.
+RECORD_VERSION = 5
 SQLITE = "sqlite:///"
-#: Seconds within which a server has to answer, and the usual ports of servers.
-CONNECT_SECONDS = 5
-DEFAULT_PORTS = {
-    "http": 80,
-    "https": 443,
-    "postgresql": 5432,
-    "mysql": 3306,
-    "mssql": 1433,
-}
-#: Tag of a run with the digest of what it was made from.
+#: Seconds within which a server has to answer.
+CONNECT_SECONDS = 10
+#: Tag of a complete sweep with the digest of what it was made from.
 DIGEST_TAG = "digest"
 # The interface opens such an experiment on its runs.
 EXPERIMENT_KIND = {"mlflow.experimentKind": "custom_model_development"}
@@ -85,16 +77,9 @@ def sync_after_run(
     profile: str = "",
     report: Path | None = None,
 ) -> None:
-    """Bring MLflow up to date after a run; a failure is printed and ends nothing.
+    """Bring MLflow up to date after a run; print a failure, and go on.
 
-    Parameters
-    ----------
-    plan, store, profile, report
-        As for `sync`.
-    config : DictConfig
-        Configuration; its ``tracking`` says where MLflow is.
-    console : rich.console.Console
-        Where to print.
+    The arguments are those of `sync`; ``config.tracking`` says where MLflow is.
     """
     started = time.perf_counter()
     if any(cell.restricted for cell in plan.cells):
@@ -131,9 +116,7 @@ def sync(
     Parameters
     ----------
     plan : Plan
-        The cells and their sweeps.
     store : Store
-        The store that has their rows.
     tracking : DictConfig
         `uri`, a database or a tracking server (``http://...``), and `artifacts`, the
         folder of a database's artifacts.
@@ -155,7 +138,8 @@ def sync(
         If MLflow cannot be reached or written. The store is as it was.
     """
     if not profile:
-        profile = compute_digest([cell.identity() for cell in plan.cells])[:8]
+        keys = "".join(cell.key for cell in plan.cells)
+        profile = hashlib.sha256(keys.encode()).hexdigest()[:8]
     if plan.paper not in papers_with_claims():
         report = None
     kinds = (CURVE, CELL) if cells else (CURVE,)
@@ -177,7 +161,7 @@ def sync_sweep(
     report: Path | None,
     kinds: Sequence[str],
 ) -> Counter:
-    """Write the runs of a sweep that are missing, and remove the outdated ones."""
+    """Write the runs of a sweep that has changed, then remove its older ones."""
     sweep = sweep_tags["sweep"]
     # Files of equal content share a cell.
     cells = {cell.key: cell for name, cell in plan.entries if name == sweep}
@@ -191,7 +175,8 @@ def sync_sweep(
     figures = list_figures(plan.paper, sweep, report)
     names = {cell.key: cell.dataset_name for cell in plan.cells}
     hashes = [hashlib.sha256(file.read_bytes()).hexdigest() for file in figures]
-    digest = compute_digest([names, verdicts, hashes, kinds])
+    text = to_canonical_json([RECORD_VERSION, names, verdicts, hashes, kinds])
+    digest = hashlib.sha256(text.encode()).hexdigest()
     if writer.search({"kind": SWEEP, DIGEST_TAG: digest, **sweep_tags}):
         return Counter(unchanged=1)
 
@@ -206,16 +191,20 @@ def sync_sweep(
         for kind in kinds
         for record in describe_runs(sweep_tags, cells, study, rows, kind)
     ]
-    summary = describe_sweep(sweep_tags, study, rows, verdicts)
-    parent_id = writer.start_run(summary, {})
-    counts = writer.replace(sweep_tags, records, parent_id)
-    writer.log_table(parent_id, rows, sweep)
+    outdated = writer.search(sweep_tags)
+    parent_id = writer.write(describe_sweep(sweep_tags, study, rows, verdicts))
+    for record in records:
+        writer.write(record, {PARENT_TAG: parent_id})
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(to_table(rows), Path(folder) / f"{sweep}.parquet")
+        writer.client.log_artifacts(parent_id, folder, "rows")
     for figure in figures:
         writer.client.log_artifact(parent_id, str(figure), "figures")
     # Without this tag, the next sync repeats an interrupted one.
     writer.client.set_tag(parent_id, DIGEST_TAG, digest)
-    writer.client.set_terminated(parent_id, "FINISHED", summary.end)
-    return counts
+    for run in outdated:
+        writer.client.delete_run(run.info.run_id)
+    return Counter(written=len(records), removed=len(outdated))
 
 
 def read_verdicts(
@@ -227,8 +216,7 @@ def read_verdicts(
     table = report / "tables" / "claims.csv" if report else None
     if table is None or not table.is_file():
         return {}
-    lines = pd.read_csv(table, keep_default_na=False)
-    verdicts = dict(zip(lines["id"], lines["verdict"], strict=True))
+    verdicts = pd.read_csv(table, keep_default_na=False).set_index("id")["verdict"]
     return {
         claim.id: verdicts[claim.id]
         for claim in read_claims(paper)["claims"]
@@ -266,44 +254,18 @@ class RunWriter:
             max_results=MAX_RUNS,
         )
 
-    def replace(
-        self,
-        sweep_tags: Mapping[str, str],
-        records: Sequence[RunRecord],
-        parent_id: str,
-    ) -> Counter:
-        """Write the missing runs of a sweep below its new run; remove outdated ones.
-
-        A run that has not changed stays; a run that was not finished is removed.
-        """
-        missing = {record.digest: record for record in records}
-        outdated = []
-        for run in self.search(sweep_tags):
-            run_id = run.info.run_id
-            is_finished = run.info.status == "FINISHED"
-            if is_finished and missing.pop(run.data.tags.get(DIGEST_TAG), None):
-                self.client.set_tag(run_id, PARENT_TAG, parent_id)
-            elif run_id != parent_id:
-                outdated.append(run_id)
-        for digest, record in missing.items():
-            run_id = self.start_run(record, {DIGEST_TAG: digest, PARENT_TAG: parent_id})
-            self.client.set_terminated(run_id, "FINISHED", record.end)
-        for run_id in outdated:
-            self.client.delete_run(run_id)
-        return Counter(written=len(missing), removed=len(outdated))
-
-    def start_run(
+    def write(
         self,
         record: RunRecord,
-        tags: Mapping[str, str],
+        tags: Mapping[str, str] | None = None,
     ) -> str:
-        """Write a run except its end, in few calls of MLflow; return its id."""
+        """Write a run in few calls of MLflow; return its id."""
         from mlflow.entities import Metric, Param
 
         run = self.client.create_run(
             self.experiment,
             start_time=record.end,
-            tags={**record.tags, **tags},
+            tags={**record.tags, **(tags or {})},
             run_name=record.name,
         )
         run_id = run.info.run_id
@@ -315,19 +277,8 @@ class RunWriter:
         for start in range(0, len(metrics) or 1, BATCH_SIZE):
             self.client.log_batch(run_id, metrics[start : start + BATCH_SIZE], params)
             params = []
+        self.client.set_terminated(run_id, "FINISHED", record.end)
         return run_id
-
-    def log_table(
-        self,
-        run_id: str,
-        rows: pd.DataFrame,
-        name: str,
-    ) -> None:
-        """Write rows as one Parquet table."""
-        with tempfile.TemporaryDirectory() as folder:
-            table = Path(folder) / f"{name}.parquet"
-            pq.write_table(to_table(rows), table)
-            self.client.log_artifact(run_id, str(table), "rows")
 
 
 def open_experiment(
@@ -362,7 +313,7 @@ def open_client(uri: str) -> "Iterator[MlflowClient]":
     # Send no telemetry, and do not try for minutes.
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["DO_NOT_TRACK"] = "true"
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(2 * CONNECT_SECONDS))
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(CONNECT_SECONDS))
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     from alembic.util import CommandError
     from mlflow import MlflowClient
@@ -372,9 +323,10 @@ def open_client(uri: str) -> "Iterator[MlflowClient]":
     # MLflow logs every table that it creates.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    failures = (OSError, sqlite3.Error, MlflowException, SQLAlchemyError, CommandError)
+    failures = (ImportError, OSError, MlflowException, SQLAlchemyError, CommandError)
     try:
-        check_reachable(uri)
+        if not is_server(uri):
+            check_database(uri)
         yield MlflowClient(tracking_uri=uri)
     except failures as error:
         cause = str(error).partition("\n")[0]
@@ -385,15 +337,13 @@ def open_client(uri: str) -> "Iterator[MlflowClient]":
         raise TrackingError(message) from error
 
 
-def check_reachable(uri: str) -> None:
-    """Raise an error at once; MLflow would repeat its attempts for minutes."""
+def check_database(uri: str) -> None:
+    """Read a database once; MLflow would repeat failed attempts for minutes."""
+    from sqlalchemy import create_engine, inspect
+
     if uri.startswith(SQLITE):
         path = Path(uri.removeprefix(SQLITE).partition("?")[0])
         path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(path, timeout=CONNECT_SECONDS)) as database:
-            database.execute("BEGIN IMMEDIATE")
-        return
-    address = urlsplit(uri)
-    port = address.port or DEFAULT_PORTS.get(address.scheme.partition("+")[0])
-    if address.hostname and port:
-        socket.create_connection((address.hostname, port), CONNECT_SECONDS).close()
+    engine = create_engine(uri)
+    inspect(engine).has_table("experiments")
+    engine.dispose()

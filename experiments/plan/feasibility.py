@@ -127,7 +127,7 @@ def why_unavailable(
     data_dir: str | None,
 ) -> str | None:
     """Tell why a data set is not available, once per process."""
-    return datasets.why_unavailable(dataset, mirror=data_dir, path=path)
+    return datasets.why_unavailable(dataset, data_dir=data_dir, path=path)
 
 
 def choose_source(source: dict, data_dir: str | None) -> tuple[dict, str | None]:

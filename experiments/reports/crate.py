@@ -1,13 +1,9 @@
 """Provenance of a report folder: the origin of each figure, and an RO-Crate.
 
-A JSON file beside each figure says from which rows it was drawn. The crate follows the
-profiles Process Run, Workflow Run and Workflow RO-Crate: the workflow is the paper's
-file of sweeps, which `pkm reproduce` runs; its inputs are the profile and the data sets
+A JSON file beside each figure says from which rows it was drawn. The crate follows
+RO-Crate 1.1 and Workflow Run RO-Crate 0.5 (Leo et al., PLoS ONE 19 (2024), e0309210).
+The workflow is the paper's file of sweeps; its inputs are the profile and the data sets
 by their digests; its results are the page, the figures and the tables.
-
-References
-----------
-RO-Crate 1.1; Workflow Run RO-Crate 0.5, Leo et al., PLoS ONE 19 (2024), e0309210.
 """
 
 import hashlib
@@ -55,24 +51,13 @@ def write_origins(
     profile: str,
     folder: Path,
 ) -> None:
-    """Write the origin of every picture of a report as ``<name>.json`` beside it.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Rows of the report, with their sweeps.
-    paper, profile : str
-    folder : Path
-        Of the pictures. Origins of pictures that are gone are removed.
-    """
+    """Write the origin of every picture of a report as ``<name>.json`` beside it."""
     for old in folder.glob("*.json"):
         old.unlink()
     for spec in read_figures(paper):
         if (folder / f"{spec.name}.png").is_file():
-            write_json(
-                folder / f"{spec.name}.json",
-                describe_origin(spec, rows, profile),
-            )
+            origin = describe_origin(spec, rows, profile)
+            write_json(folder / f"{spec.name}.json", origin)
 
 
 def describe_origin(
@@ -80,15 +65,7 @@ def describe_origin(
     rows: pd.DataFrame,
     profile: str,
 ) -> dict:
-    """Describe the rows of the sweeps that a figure names; without any, all rows.
-
-    Returns
-    -------
-    dict
-        Among others the command that runs it again, its methods (with import path and
-        hash of the code), data sets (name to SHA-256), and the digest of the keys of
-        its cells.
-    """
+    """Describe the rows of the sweeps that a figure names; without any, all rows."""
     specs = [spec, *map(spec.part, spec.panels)]
     is_named = rows["sweep"].isin([sweep for panel in specs for sweep in panel.sweep])
     used = rows[is_named] if is_named.any() else rows
@@ -102,7 +79,7 @@ def describe_origin(
         .drop_duplicates()
         .sort_values(METHOD_COLUMNS)
         .to_dict("records"),
-        "data": dict(sorted(zip(used["dataset"], used["data"], strict=True))),
+        "data": list_digests(used),
         "cells": len(keys),
         "cells_sha256": hashlib.sha256("\n".join(keys).encode()).hexdigest(),
         **{
@@ -129,11 +106,9 @@ def write_crate(
     folder : Path
         Of the report; all files in it become part of the crate.
     rows : DataFrame
-        Rows of the report.
     workflow : str
         The sweeps that were run, as YAML.
     title, paper, profile : str
-        Of the paper.
     environment : mapping
         Versions and machine, as the report prints them.
     """
@@ -145,7 +120,11 @@ def write_crate(
     files = describe_files(folder)
     data = describe_data(rows)
     seconds = rows.groupby("cell")[["fit_seconds", "metric_seconds"]].transform("sum")
-    started = rows["finished"] - seconds.sum(axis=1)
+    started = (rows["finished"] - seconds.sum(axis=1)).min()
+    started, ended = (
+        datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+        for moment in (started, rows["finished"].max())
+    )
     metadata = {
         "name": name,
         "n_cells": str(rows["cell"].nunique()),
@@ -155,8 +134,8 @@ def write_crate(
         "version": pkm.__version__,
         "profile": profile,
         "environment": json.dumps(environment, ensure_ascii=False, default=str),
-        "started": format_time(started.min()),
-        "ended": format_time(rows["finished"].max()),
+        "started": started,
+        "ended": ended,
         "files": make_references(files),
         "results": make_references(files.keys() - {WORKFLOW, README}),
         "inputs": make_references(["#profile-value", *data]),
@@ -176,11 +155,10 @@ def write_crate(
 
 def describe_files(folder: Path) -> dict[str, dict]:
     """Describe each file of a folder; a JSON file is about the picture beside it."""
-    paths = [
-        path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp"
-    ]
     entities = {}
-    for path in sorted(paths):
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file() or path.suffix == ".tmp" or path.name == METADATA:
+            continue
         name = path.relative_to(folder).as_posix()
         content = path.read_bytes()
         entities[name] = {
@@ -191,15 +169,13 @@ def describe_files(folder: Path) -> dict[str, dict]:
             "contentSize": str(len(content)),
             "sha256": hashlib.sha256(content).hexdigest(),
         }
-        if path.suffix == ".json" and path.with_suffix(".png") in paths:
+        if path.suffix == ".json" and path.with_suffix(".png").is_file():
             entities[name]["about"] = {"@id": name.replace(".json", ".png")}
-    entities.pop(METADATA, None)
     return entities
 
 
 def describe_data(rows: pd.DataFrame) -> dict[str, dict]:
     """Return an entity for each data set, with its digest."""
-    digests = dict(sorted(zip(rows["dataset"], rows["data"], strict=True)))
     return {
         f"#data-{name}": {
             "@id": f"#data-{name}",
@@ -209,18 +185,18 @@ def describe_data(rows: pd.DataFrame) -> dict[str, dict]:
             "value": digest,
             "exampleOfWork": {"@id": "#data"},
         }
-        for name, digest in digests.items()
+        for name, digest in list_digests(rows).items()
     }
+
+
+def list_digests(rows: pd.DataFrame) -> dict[str, str]:
+    """List the data sets of rows and their digests."""
+    return dict(sorted(zip(rows["dataset"], rows["data"], strict=True)))
 
 
 def make_references(names: Iterable[str]) -> list[dict[str, str]]:
     """Return references to entities."""
     return [{"@id": name} for name in sorted(names)]
-
-
-def format_time(seconds: float) -> str:
-    """Write a time since 1970 as ISO 8601 does."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def write_json(path: Path, content: Mapping) -> None:

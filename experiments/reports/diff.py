@@ -4,24 +4,20 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from pandas.core.groupby import DataFrameGroupBy
 from scipy import stats
 
-from pkm.analysis.claims import verdicts
 from pkm.analysis.tables.inference import holm
-from pkm.analysis.tables.study import Study
-from pkm.experiments.plan.plan import Plan, make_gap_table, repeat_for_sweeps
-from pkm.experiments.plan.sweep import Gap
 from pkm.experiments.store.cell_tables import (
     MUST_MATCH,
     PROVENANCE,
-    match_keys,
     read_values,
 )
 from pkm.experiments.store.store import Store
 
 SAME = "same bits"
 WITHIN = "within sampling error"
-UNTESTED = "different, on fewer than two seeds"
+UNTESTED = "not tested, on fewer than two shared seeds"
 MOVED = "moved"
 ONLY_A = "only in A"
 ONLY_B = "only in B"
@@ -87,10 +83,9 @@ def require_equal(pairs: pd.DataFrame, name: str) -> None:
 
 @np.errstate(divide="ignore", invalid="ignore")
 def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    """Compare the values of pairs of cells.
+    """Compare the values of pairs of cells on the seeds that both have, by t tests.
 
-    Means are compared by t tests: paired where two seeds are shared, else Welch's. If
-    only one cell has a value, the difference is no sampling error.
+    If only one cell has a value, the difference is no sampling error.
 
     Parameters
     ----------
@@ -103,41 +98,21 @@ def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
         One row per pair: `state`, and `metric`, `mean_a`, `mean_b` and the p-value `p`
         of the metric with the smallest p, adjusted over all pairs and metrics.
     """
-    # The seeds that both have count; where there are none, all seeds do.
+    pairs = a.index.union(b.index).unique("pair")
     shared = a.index.intersection(b.index)
-    a, b = a.align(b)
-    pair = a.index.get_level_values("pair")
-    is_shared = a.index.isin(shared)
-    counts = is_shared | ~pair.isin(pair[is_shared])
-    left = a.to_numpy()
-    right = b.to_numpy()
-    differs = pd.DataFrame(~compare_bits(left, right)[counts])
-    differs = differs.groupby(pair[counts]).any().to_numpy()
+    metrics = a.columns.union(b.columns, sort=False)
+    a, b = (values.reindex(index=shared, columns=metrics) for values in (a, b))
+    bits = compare_bits(a.to_numpy(), b.to_numpy())
+    differs = group(pd.DataFrame(~bits, shared, metrics)).any()
 
-    values = np.hstack([left, right, subtract(left, right)])
-    groups = pd.DataFrame(values).where(np.isfinite(values)).groupby(pair)
-    mean, deviation, n = (
-        np.split(moments.to_numpy(), 3, axis=1)
-        for moments in (groups.mean(), groups.std(), groups.count())
-    )
-    is_paired = n[2] > 1
-    t = abs(mean[2]) / deviation[2] * np.sqrt(n[2])
-    paired = 2 * stats.t.sf(t, n[2] - 1)
-    welch = stats.ttest_ind_from_stats(
-        mean[0],
-        deviation[0],
-        n[0],
-        mean[1],
-        deviation[1],
-        n[1],
-        equal_var=False,
-    ).pvalue
-    p = np.where(is_paired, paired, welch)
-    # Without variance the means decide.
-    change = np.where(is_paired, mean[2], subtract(mean[0], mean[1]))
-    p = np.where(change == 0, 1, p)
-    p = np.where((n[0] == 0) != (n[1] == 0), 0, p)
-    p = np.where(differs, p, np.nan)
+    # Without variance the mean decides.
+    change = pd.DataFrame(subtract(a.to_numpy(), b.to_numpy()), shared, metrics)
+    groups = group(change.where(np.isfinite(change)))
+    mean, n = groups.mean(), groups.count()
+    t = mean.abs() / groups.std() * np.sqrt(n)
+    p = pd.DataFrame(2 * stats.t.sf(t, n - 1), t.index, metrics).mask(mean == 0, 1.0)
+    is_lost = group(np.isfinite(a)).any() != group(np.isfinite(b)).any()
+    p = p.mask(is_lost, 0.0).where(differs).to_numpy(copy=True)
     is_tested = ~np.isnan(p)
     p[is_tested] = holm(p[is_tested])
 
@@ -146,15 +121,24 @@ def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     line = np.arange(len(p))
     p = p[line, surest]
     states = [~differs.any(axis=1), np.isnan(p), p <= LEVEL]
-    return pd.DataFrame(
-        {
-            "state": np.select(states, [SAME, UNTESTED, MOVED], WITHIN),
-            "metric": a.columns.to_numpy()[surest],
-            "mean_a": mean[0][line, surest],
-            "mean_b": mean[1][line, surest],
-            "p": p,
-        }
+    mean_a, mean_b = (
+        group(values.where(np.isfinite(values))).mean().to_numpy()[line, surest]
+        for values in (a, b)
     )
+    columns = {
+        "state": np.select(states, [SAME, UNTESTED, MOVED], WITHIN),
+        "metric": metrics.to_numpy()[surest],
+        "mean_a": mean_a,
+        "mean_b": mean_b,
+        "p": p,
+    }
+    compared = pd.DataFrame(columns, differs.index).reindex(pairs)
+    return compared.fillna({"state": UNTESTED})
+
+
+def group(values: pd.DataFrame) -> DataFrameGroupBy:
+    """Group the seeds of each pair of cells."""
+    return values.groupby(level="pair")
 
 
 def subtract(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -177,30 +161,24 @@ def compare_bits(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return are_nan | (left.view(np.int64) == right.view(np.int64))
 
 
-def evaluate_claims(
-    plan: Plan,
-    store: Store,
-    cells: pd.DataFrame,
-) -> dict[str, str]:
-    """Evaluate the claims of a plan's paper on the cells of a store, of any code.
+def compare_verdicts(stores: Sequence[Store]) -> dict[str, tuple[str, str]]:
+    """Find the claims that the reports of two stores decide differently.
 
     Returns
     -------
-    dict of str to str
-        The verdict on each claim, by its id; empty where no cell of the plan is stored.
+    dict of str to (str, str)
+        The verdicts of A and B, by the report and the id of the claim.
     """
-    keys = match_keys(plan.cells, cells)
-    entries = []
-    gaps = list(plan.gaps)
-    for sweep, cell in plan.entries:
-        if cell.key in keys:
-            entries.append((sweep, keys[cell.key], cell.dataset_name))
-        else:
-            gaps.append(
-                Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, "not run")
-            )
-    if not entries:
-        return {}
-    rows = repeat_for_sweeps(store.read(keys.values()), entries)
-    evaluated = verdicts.evaluate_claims(Study(rows), plan.paper, make_gap_table(gaps))
-    return {verdict.claim.id: verdict.finding.verdict for verdict in evaluated}
+    a, b = map(read_verdicts, stores)
+    shared = {name: (a[name], b[name]) for name in a if name in b}
+    return {name: pair for name, pair in shared.items() if pair[0] != pair[1]}
+
+
+def read_verdicts(store: Store) -> dict[str, str]:
+    """Read the verdicts of all reports of a store."""
+    verdicts = {}
+    for path in sorted(store.root.glob("reports/*/tables/claims.csv")):
+        table = pd.read_csv(path, keep_default_na=False)
+        for name, verdict in zip(table["id"], table["verdict"], strict=True):
+            verdicts[f"{path.parents[1].name}: {name}"] = verdict
+    return verdicts

@@ -15,13 +15,7 @@ Target = Claim | FigureSpec
 
 
 def find_target(name: str) -> Target:
-    """Find a claim by its id, or a figure by its paper and name.
-
-    Raises
-    ------
-    ValueError
-        If there is none; the nearest known name is in the message.
-    """
+    """Find a claim by its id, or a figure by its paper and name."""
     rule = "PAPER/CLAIM or PAPER/FIGURE, such as fastlloyd/figure8"
     require("/" in name, "name", name, rule)
     paper = name.partition("/")[0]
@@ -41,13 +35,7 @@ def evaluate(
     rows: pd.DataFrame,
     missing: pd.DataFrame,
 ) -> tuple[str, pd.DataFrame]:
-    """Evaluate a claim, or compute the numbers of a figure.
-
-    Parameters
-    ----------
-    target : Claim or FigureSpec
-    rows, missing : DataFrame
-        Rows of a plan, and what it lacks.
+    """Evaluate a claim, or compute the numbers of a figure, on the rows of a plan.
 
     Returns
     -------

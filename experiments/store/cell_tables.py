@@ -1,16 +1,15 @@
 """The cells of a store as tables: what each is, and its measured values."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from pkm.arrow import read_parameters
-from pkm.experiments.cell.cell import Cell
 from pkm.experiments.store.columns import DERIVED
 from pkm.experiments.store.store import Store
-from pkm.schema import BY_NAME, COLUMNS, names
+from pkm.schema import COLUMNS, names
 
 #: What a plan says of a cell, besides its budget.
 PLAN_COLUMNS = sorted({*names("identity", "setting"), "metrics"} - {*DERIVED, "n", "d"})
@@ -29,17 +28,8 @@ COMPARED += ["epsilon_spent", "iterations", "clipped"]
 def read_cells(store: Store) -> pd.DataFrame:
     """Read what the cells of a store are, one row per experiment.
 
-    Returns
-    -------
-    DataFrame
-        Stored columns, parameters as text, and the texts `settings` and `budget`, which
-        identify an experiment. Where several cells belong to one experiment, the row is
-        of the cell with the most seeds, and of the newest of those.
-
-    Raises
-    ------
-    FileNotFoundError
-        If no cell is stored.
+    The texts `settings` and `budget` identify an experiment. Where several cells belong
+    to one, the row is of the cell with the most seeds, and of the newest of those.
     """
     rows = store.read_all(
         ["cell", *PLAN_COLUMNS, "epsilon", "delta", *MUST_MATCH, *PROVENANCE]
@@ -64,35 +54,6 @@ def read_values(store: Store, keys: Sequence[str]) -> pd.DataFrame:
     pair = rows.pop("cell").map(pd.Series(range(len(keys)), keys, dtype=int))
     rows = rows.assign(pair=pair).set_index(["pair", "seed"])
     return rows.dropna(axis=1, how="all").astype(float)
-
-
-def match_keys(planned: Iterable[Cell], stored: pd.DataFrame) -> dict[str, str]:
-    """Find the stored cells of a plan by their settings: keys change with the code.
-
-    Parameters
-    ----------
-    planned : iterable of Cell
-    stored : DataFrame
-        From `read_cells`.
-
-    Returns
-    -------
-    dict of str to str
-        Key in the plan to key in the store.
-    """
-    defaults = {name: BY_NAME[name].missing for name in PLAN_COLUMNS}
-    lines = []
-    for cell in planned:
-        settings = serialize_settings(defaults | cell.planned_columns())
-        lines.append((cell.key, settings, cell.epsilon, cell.delta))
-    cells = pd.DataFrame(lines, columns=["planned", "settings", "epsilon", "declared"])
-    # A delta that the method chooses is no number.
-    cells["declared"] = pd.to_numeric(cells["declared"], errors="coerce")
-    cells["epsilon"] = cells["epsilon"].astype(float)
-    pairs = cells.merge(stored, on=["settings", "epsilon"])
-    is_declared = np.isclose(pairs["delta"], pairs["declared"], rtol=1e-8, atol=0)
-    pairs = pairs[is_declared | pairs["declared"].isna()]
-    return dict(zip(pairs["planned"], pairs["cell"], strict=True))
 
 
 def serialize_settings(cell: Mapping) -> str:

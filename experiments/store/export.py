@@ -14,7 +14,7 @@ from pkm.experiments.config.settings import require
 from pkm.experiments.store.columns import parameter_columns
 from pkm.experiments.store.store import Store
 from pkm.files import atomic_write
-from pkm.schema import BY_NAME, Column
+from pkm.schema import BY_NAME
 
 #: Types of a Table Schema; what is nested is an array.
 FIELD_TYPES = {
@@ -28,25 +28,11 @@ FIT_COLUMNS = ["cell", "method", "dataset", "k", "epsilon", "noise", "seed"]
 
 
 def load_rows(results: str | Path = "results") -> pd.DataFrame:
-    """Load all stored rows.
+    """Load all rows of a results folder, one per cell and seed, newest cells first.
 
-    Parameters
-    ----------
-    results : path, default="results"
-        The results folder.
-
-    Returns
-    -------
-    DataFrame
-        One row per cell and seed, newest cells first, with the columns of
-        ``docs/schema.md`` and one for every parameter of a method, None where a
-        method has no such parameter. A parameter that has the name of a column gets
-        the ending ``_param``.
-
-    Raises
-    ------
-    FileNotFoundError
-        If no cell is stored there.
+    They have the columns of ``docs/schema.md`` and one for every parameter of a method,
+    None where a method has no such parameter. A parameter with the name of a column
+    gets the ending ``_param``.
 
     Examples
     --------
@@ -64,88 +50,46 @@ def load_rows(results: str | Path = "results") -> pd.DataFrame:
 
 
 def write_rows(store: Store, folder: Path) -> pd.DataFrame:
-    """Write all stored rows as Parquet and CSV, with their schema beside them.
+    """Write all stored rows as Parquet and CSV, with their Table Schema; return them.
 
-    Parameters
-    ----------
-    store : Store
-    folder : Path
-        Created where missing; files of an earlier export are replaced.
-
-    Returns
-    -------
-    DataFrame
-        The rows.
-
-    Raises
-    ------
-    FileNotFoundError
-        If no cell is stored.
+    Nested values are JSON in the CSV file. Files of an earlier export are replaced.
     """
     rows = store.read_all()
     table = to_table(rows)
-    columns = [BY_NAME[name] for name in rows]
-    flat = {
-        column.name: table[column.name]
-        if column.dtype in FIELD_TYPES
-        else [write_json(value) for value in table[column.name].to_pylist()]
-        for column in columns
-    }
-    mode = store.choose_shared_mode(set(rows["cell"]))
-    write_table(table, folder / "rows.parquet", mode)
-    write_table(pa.table(flat), folder / "rows.csv.gz", mode)
-    schema = json.dumps(describe_columns(columns), indent=1, ensure_ascii=False)
-    atomic_write(folder / "rows.schema.json", schema.encode())
-    return rows
-
-
-def write_json(value: object) -> str:
-    """Write a nested value as JSON; None is empty.
-
-    Examples
-    --------
-    >>> write_json([{"name": "alpha", "number": 0.8}])
-    '[{"name": "alpha", "number": 0.8}]'
-    """
-    return "" if value is None else json.dumps(value)
-
-
-def describe_columns(columns: Sequence[Column]) -> dict:
-    """Describe columns as a Table Schema of Frictionless Data.
-
-    Examples
-    --------
-    >>> field = describe_columns([BY_NAME["n"]])["fields"][0]
-    >>> field["name"], field["type"], field["title"]
-    ('n', 'integer', 'points')
-    """
-    fields = [
-        {
+    flat = {}
+    fields = []
+    for column in map(BY_NAME.__getitem__, rows):
+        values = table[column.name]
+        if column.dtype not in FIELD_TYPES:
+            values = [write_json(value) for value in values.to_pylist()]
+        flat[column.name] = values
+        field = {
             "name": column.name,
             "type": FIELD_TYPES.get(column.dtype, "array"),
             "title": column.label,
             "description": f"{column.kind}; {column.dtype}",
             "unit": column.unit,
         }
-        for column in columns
-    ]
-    return {"fields": fields, "missingValues": [""], "primaryKey": ["cell", "seed"]}
+        fields.append(field)
+    mode = store.choose_shared_mode(set(rows["cell"]))
+    write_table(table, folder / "rows.parquet", mode)
+    write_table(pa.table(flat), folder / "rows.csv.gz", mode)
+    schema = {"fields": fields, "missingValues": [""], "primaryKey": ["cell", "seed"]}
+    text = json.dumps(schema, indent=1, ensure_ascii=False)
+    atomic_write(folder / "rows.schema.json", text.encode())
+    return rows
+
+
+def write_json(value: object) -> str | None:
+    """Write a nested value as JSON."""
+    return None if value is None else json.dumps(value)
 
 
 def extract_centers(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the released centers of rows that keep them, in the units of the data.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        As stored, such as by `load_rows`.
-
-    Returns
-    -------
-    DataFrame
-        One line per center: cell, method, dataset, k, epsilon, seed, center (0, 1,
-        ...), and its coordinates x0, x1, ...; NaN beyond the dimensions of a cell's
-        data set.
+    Each is a line of `FIT_COLUMNS`, its number, and its coordinates x0, x1, ...; they
+    are NaN beyond the dimensions of a cell's data set.
     """
     kept = rows.reindex(columns=[*FIT_COLUMNS, "centers"]).dropna(subset=["centers"])
     lines = kept.explode("centers")
@@ -159,13 +103,7 @@ def write_centers(
     keys: Sequence[str],
     path: Path,
 ) -> int:
-    """Write the centers of some cells as a file; return how many there are.
-
-    Raises
-    ------
-    ValueError
-        If the file's ending is not known, or a cell keeps no centers.
-    """
+    """Write the centers of some cells as CSV or Parquet; return how many there are."""
     is_known = path.suffix in (".csv", ".parquet")
     require(is_known, "output", str(path), "a file that ends in .csv or .parquet")
     centers = extract_centers(store.read(keys))

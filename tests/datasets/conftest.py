@@ -47,9 +47,9 @@ def entry(monkeypatch):
 
 
 @pytest.fixture
-def mirror_with_images(tmp_path):
-    """Return a mirror that holds the images of the embeddings."""
-    folder = tmp_path / "mirror" / "tiny"
+def folder_with_images(tmp_path):
+    """Return a data folder that holds the images of the embeddings."""
+    folder = tmp_path / "files" / "tiny"
     folder.mkdir(parents=True)
     for name, content in zip(("images", "labels"), tiny_embeddings.PACKED, strict=True):
         (folder / f"{name}.gz").write_bytes(content)

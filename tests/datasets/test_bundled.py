@@ -29,9 +29,9 @@ def test_bundled_set_has_the_declared_digest_and_shape(name):
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_bundled_set_equals_the_published_files(name, mirror):
-    published, origin = loading.read_files(ENTRIES[name], mirror)
-    assert origin == "mirror"
+def test_bundled_set_equals_the_published_files(name, data_dir):
+    published, origin = loading.read_files(ENTRIES[name], data_dir)
+    assert origin == "data folder"
     for ours, theirs in zip(bundled.read(ENTRIES[name]), published, strict=True):
         assert (ours is None) == (theirs is None)
         if ours is not None:
@@ -39,8 +39,8 @@ def test_bundled_set_equals_the_published_files(name, mirror):
             assert ours.tobytes() == theirs.tobytes()
 
 
-def test_iris_is_the_input_of_the_fastlloyd_paper(mirror):
-    paper_input = np.loadtxt(mirror / "iris" / "iris.fastlloyd.txt")
+def test_iris_is_the_input_of_the_fastlloyd_paper(data_dir):
+    paper_input = np.loadtxt(data_dir / "iris" / "iris.fastlloyd.txt")
     np.testing.assert_array_equal(datasets.load("iris").points, paper_input)
 
 
@@ -98,10 +98,10 @@ def test_changed_value_is_refused(folder, part):
         datasets.load("iris")
 
 
-def test_bundled_file_comes_before_cache_and_mirror(cache, tmp_path):
+def test_bundled_file_comes_before_cache_and_data_folder(cache, tmp_path):
     write_file(cache, "iris/iris.data", b"damaged")
     write_file(tmp_path, "iris/iris.data", b"damaged")
-    assert datasets.load("iris", mirror=tmp_path).origin == "bundled"
+    assert datasets.load("iris", data_dir=tmp_path).origin == "bundled"
 
 
 COLUMNS = {
@@ -133,7 +133,7 @@ def test_packed_values_are_read_bit_for_bit(tmp_path, monkeypatch, codes):
 def test_command_makes_a_bundled_file(register_file, tmp_path, capsys, monkeypatch):
     write_file(tmp_path, register_file().path, CONTENT)
     out = tmp_path / "out"
-    assert main(["--mirror", str(tmp_path), "bundle", "tiny", "--out", str(out)]) == 0
+    assert main(["--data", str(tmp_path), "bundle", "tiny", "--out", str(out)]) == 0
     printed = capsys.readouterr().out.split()
     assert printed[-2:] == ["not", "declared"]
     declared = replace(registry.find("tiny"), bundled_sha256=printed[-3])

@@ -20,14 +20,14 @@ def torch():
 
 
 def test_training_is_reproducible_and_separates_the_classes(
-    entry, mirror_with_images, torch, capsys, tmp_path, monkeypatch
+    entry, folder_with_images, torch, capsys, tmp_path, monkeypatch
 ):
     threads = torch.get_num_threads()
     state = torch.random.get_rng_state()
 
     def make(folder):
         out = ("--out", str(tmp_path / folder))
-        assert main(["--mirror", str(mirror_with_images), "bundle", NAME, *out]) == 0
+        assert main(["--data", str(folder_with_images), "bundle", NAME, *out]) == 0
         return capsys.readouterr().out
 
     printed = make("first")

@@ -96,13 +96,13 @@ def test_unknown_name_is_refused_before_anything_is_fetched(server, register):
     assert requests == []
 
 
-def test_damaged_mirror_copy_is_replaced_by_a_right_one_in_the_cache(server, register, tmp_path):
+def test_damaged_copy_is_replaced_by_a_right_one_in_the_cache(server, register, tmp_path):
     base, pages, _ = server
     pages["/tiny.txt"] = CONTENT
     register("tiny", tiny_file(f"{base}/tiny.txt"))
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "tiny.txt").write_bytes(b"damaged")
     with pytest.raises(ChecksumMismatch):
-        datasets.load("tiny", mirror=tmp_path)
-    assert datasets.fetch_missing(["tiny"], mirror=tmp_path).fetched == ("tiny",)
-    assert datasets.load("tiny", mirror=tmp_path).origin == "cache"
+        datasets.load("tiny", data_dir=tmp_path)
+    assert datasets.fetch_missing(["tiny"], data_dir=tmp_path).fetched == ("tiny",)
+    assert datasets.load("tiny", data_dir=tmp_path).origin == "cache"

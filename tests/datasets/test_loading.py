@@ -1,4 +1,4 @@
-"""Names, numbers of clusters, and files that a user puts into a mirror."""
+"""Names, numbers of clusters, and files that a user puts into a data folder."""
 
 import gzip
 import io
@@ -124,7 +124,7 @@ def test_records_given_on_request_have_keyed_fingerprints(tmp_path, cache, monke
     path = tmp_path / "tcga" / "tcga.npz"
     path.parent.mkdir()
     path.write_bytes(packed.getvalue())
-    first = datasets.load("tcga", mirror=tmp_path).fingerprint
+    first = datasets.load("tcga", data_dir=tmp_path).fingerprint
     assert datasets.fingerprint("tcga") == first
     record = cache / "noted" / "tcga" / "tcga.npz.sha256"
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
@@ -178,7 +178,7 @@ def test_parsed_shape_is_checked(register_file, tmp_path, monkeypatch):
     monkeypatch.setitem(registry.BY_NAME, "tiny", entry)
     write_file(tmp_path, "tiny/tiny.txt", CONTENT)
     with pytest.raises(ValueError, match=r"tiny: parsed to shape \(3, 2\), declared is \(4, 2\)"):
-        datasets.load("tiny", mirror=tmp_path)
+        datasets.load("tiny", data_dir=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["iris", "synth-2-2-0"])
@@ -215,8 +215,8 @@ def test_error_mentions_controlled_access(name):
 def test_user_file_is_read(tmp_path, labeled):
     arrays = tcga() if labeled else tcga(label=None, client=None)
     write_file(tmp_path, "tcga/tcga.npz", pack_arrays(**arrays))
-    assert datasets.why_unavailable("tcga", mirror=tmp_path) is None
-    dataset = datasets.load("tcga", mirror=tmp_path)
+    assert datasets.why_unavailable("tcga", data_dir=tmp_path) is None
+    dataset = datasets.load("tcga", data_dir=tmp_path)
     np.testing.assert_array_equal(dataset.points, arrays["data"])
     if labeled:
         np.testing.assert_array_equal(dataset.labels, arrays["label"])
@@ -262,12 +262,12 @@ def test_user_file_is_read(tmp_path, labeled):
 def test_invalid_user_files_are_refused(tmp_path, content, message):
     write_file(tmp_path, "tcga/tcga.npz", content)
     with pytest.raises(ValueError, match=message):
-        datasets.load("tcga", mirror=tmp_path)
+        datasets.load("tcga", data_dir=tmp_path)
 
 
 def test_hash_of_the_first_file_is_recorded(tmp_path, cache, capsys):
     write_file(tmp_path, "tcga/tcga.npz", pack_arrays(**tcga()))
-    first = datasets.load("tcga", mirror=tmp_path)
+    first = datasets.load("tcga", data_dir=tmp_path)
     # The recorded hash identifies the file, also without its folder.
     assert datasets.fingerprint("tcga") == first.fingerprint
     # Another file is refused.
@@ -275,11 +275,11 @@ def test_hash_of_the_first_file_is_recorded(tmp_path, cache, capsys):
     expected = r"recorded in .*tcga\.npz\.sha256 is .*delete the record"
     for function in (datasets.load, datasets.why_unavailable):
         with pytest.raises(datasets.ChecksumMismatch, match=expected):
-            function("tcga", mirror=tmp_path)
-    assert main(["--mirror", str(tmp_path), "verify"]) == 1
+            function("tcga", data_dir=tmp_path)
+    assert main(["--data", str(tmp_path), "verify"]) == 1
     assert "recorded in" in capsys.readouterr().out
     (cache / "noted" / "tcga" / "tcga.npz.sha256").unlink()
-    second = datasets.load("tcga", mirror=tmp_path)
+    second = datasets.load("tcga", data_dir=tmp_path)
     assert second.clients is None
     assert second.fingerprint != first.fingerprint
 

@@ -84,11 +84,11 @@ def test_list_shows_the_origin_of_sets(register_file, tmp_path, capsys):
     assert "clusters of sizes 1:2:...:k, with outliers" in text
 
     write_file(tmp_path, "tiny/tiny.txt", CONTENT)
-    text = printed_list("--mirror", str(tmp_path))
-    assert "mirror" in row(text)
+    text = printed_list("--data", str(tmp_path))
+    assert "data folder" in row(text)
 
     write_file(tmp_path, "tiny/tiny.txt", b"damaged")
-    text = printed_list("--mirror", str(tmp_path))
+    text = printed_list("--data", str(tmp_path))
     assert "wrong files" in row(text)
     assert "tiny.txt has SHA-256" in text
 
@@ -108,17 +108,17 @@ def test_list_has_a_line_for_each_set(width):
         assert entry.license[:10] in line
 
 
-def test_verify_finds_damaged_files_in_cache_and_mirror(register_file, tmp_path, cache, capsys):
+def test_verify_finds_damaged_files(register_file, tmp_path, cache, capsys):
     register_file()
     write_file(cache, "tiny/tiny.txt", CONTENT)
     write_file(tmp_path, "tiny/tiny.txt.gz", b"damaged")
     assert main(["verify"]) == 0
-    assert main(["--mirror", str(tmp_path), "verify"]) == 1
+    assert main(["--data", str(tmp_path), "verify"]) == 1
     assert "tiny.txt.gz has SHA-256" in capsys.readouterr().out
 
 
-def test_whole_mirror_verifies(mirror, capsys):
-    assert main(["--mirror", str(mirror), "verify"]) == 0
+def test_whole_data_folder_verifies(data_dir, capsys):
+    assert main(["--data", str(data_dir), "verify"]) == 0
     assert ", 0 wrong" in capsys.readouterr().out
 
 
@@ -137,6 +137,6 @@ def test_command_line_shows_user_files(tmp_path):
     assert find_status(registry.find("tcga")).origin == "the user, by hand"
     write_file(tmp_path, "tcga/tcga.npz", pack_arrays(**tcga()))
     available = find_status(registry.find("tcga"), tmp_path)
-    assert available.origin == "mirror"
+    assert available.origin == "data folder"
     assert available.n_copies == 1
     assert not available.errors

@@ -30,21 +30,21 @@ FIRST_VALUES = {
 
 
 @pytest.mark.parametrize("name", FIRST_VALUES)
-def test_rows_are_in_the_published_order(name, mirror):
-    points = datasets.load(name, mirror=mirror).points
+def test_rows_are_in_the_published_order(name, data_dir):
+    points = datasets.load(name, data_dir=data_dir).points
     values = FIRST_VALUES[name]
     assert points[0, : len(values)].tolist() == values
 
 
-def test_table_reads_every_digit(mirror):
-    published = np.loadtxt(mirror / "htru2" / "HTRU_2.csv.gz", delimiter=",")
-    points = datasets.load("htru2", mirror=mirror).points
+def test_table_reads_every_digit(data_dir):
+    published = np.loadtxt(data_dir / "htru2" / "HTRU_2.csv.gz", delimiter=",")
+    points = datasets.load("htru2", data_dir=data_dir).points
     np.testing.assert_array_equal(points, published[:, :8])
 
 
 @pytest.mark.parametrize("name", ["birch1", "a3", "unbalance"])
-def test_labels_belong_to_the_rows(name, mirror):
-    dataset = datasets.load(name, mirror=mirror)
+def test_labels_belong_to_the_rows(name, data_dir):
+    dataset = datasets.load(name, data_dir=data_dir)
     sizes = np.bincount(dataset.labels)[:, None]
     sums = np.zeros((len(sizes), 2))
     np.add.at(sums, dataset.labels, dataset.points)
@@ -93,10 +93,10 @@ def class_means(dataset):
     return np.stack(means)
 
 
-def test_overlap_increases_across_the_s_sets(mirror):
+def test_overlap_increases_across_the_s_sets(data_dir):
     shares = []
     for name in ("s1", "s2", "s3", "s4"):
-        dataset = datasets.load(name, mirror=mirror)
+        dataset = datasets.load(name, data_dir=data_dir)
         assert datasets.scale(dataset, "public", clip=False).clipped == 0
         assert np.bincount(dataset.labels).min() >= 300
         means = class_means(dataset)
@@ -109,9 +109,9 @@ def test_overlap_increases_across_the_s_sets(mirror):
     assert shares == sorted(shares, reverse=True)
 
 
-def test_shuttle_has_the_published_classes(mirror):
-    plain = datasets.load("shuttle", mirror=mirror)
-    with_class = datasets.load("shuttle-class", mirror=mirror)
+def test_shuttle_has_the_published_classes(data_dir):
+    plain = datasets.load("shuttle", data_dir=data_dir)
+    with_class = datasets.load("shuttle-class", data_dir=data_dir)
     # Class sizes as the collection's description prints them.
     assert np.bincount(plain.labels).tolist() == [45586, 50, 171, 8903, 3267, 10, 13]
     np.testing.assert_array_equal(with_class.points[:, :9], plain.points)
@@ -120,9 +120,9 @@ def test_shuttle_has_the_published_classes(mirror):
     assert 0 < clipped < 0.02 * len(plain.points)
 
 
-def test_skin_has_bytes_and_published_classes(mirror):
-    plain = datasets.load("skin", mirror=mirror)
-    with_class = datasets.load("skin-class", mirror=mirror)
+def test_skin_has_bytes_and_published_classes(data_dir):
+    plain = datasets.load("skin", data_dir=data_dir)
+    with_class = datasets.load("skin-class", data_dir=data_dir)
     assert np.bincount(plain.labels).tolist() == [50859, 194198]
     assert datasets.scale(plain, "public", clip=False).clipped == 0
     np.testing.assert_array_equal(plain.points, np.rint(plain.points))
@@ -131,27 +131,27 @@ def test_skin_has_bytes_and_published_classes(mirror):
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_places_are_one_position_per_user(name, mirror):
-    dataset = datasets.load(name, mirror=mirror)
+def test_places_are_one_position_per_user(name, data_dir):
+    dataset = datasets.load(name, data_dir=data_dir)
     assert dataset.points.shape == (PLACES[name], 2)
     assert dataset.labels is None
-    assert dataset.origin == "mirror"
+    assert dataset.origin == "data folder"
     assert dataset.fingerprint == datasets.fingerprint(name)
     assert datasets.scale(dataset, "public", clip=False).clipped == 0
 
 
-def test_brightkite_users_are_in_the_published_order(mirror):
-    points = datasets.load("brightkite", mirror=mirror).points
+def test_brightkite_users_are_in_the_published_order(data_dir):
+    points = datasets.load("brightkite", data_dir=data_dir).points
     # The first line of the published file is the last check-in of user 0, here in single precision.
     np.testing.assert_allclose(points[0], [39.747652, -104.99251], rtol=1e-7)
     assert np.sum(~points.any(axis=1)) == 1342
     assert len(np.unique(points, axis=0)) == 35698
 
 
-def test_gowalla_subset_equals_the_joined_file_and_says_what_it_is(mirror):
-    dataset = datasets.load("gowalla-subset", mirror=mirror)
+def test_gowalla_subset_equals_the_joined_file_and_says_what_it_is(data_dir):
+    dataset = datasets.load("gowalla-subset", data_dir=data_dir)
     joined = np.loadtxt(
-        mirror / "gowalla" / "gowalla.last.3regions.csv.gz", delimiter=",", skiprows=1
+        data_dir / "gowalla" / "gowalla.last.3regions.csv.gz", delimiter=",", skiprows=1
     )
     np.testing.assert_array_equal(dataset.points, joined)
     assert "56,671 of the 107,092 users" in dataset.citation
@@ -198,34 +198,34 @@ def test_brightkite_is_made_of_the_located_nodes():
     assert registry.find("brightkite").files[0].convert is parsers.locate_nodes
 
 
-def test_located_nodes_are_written_as_in_the_mirror(mirror):
-    points = datasets.load("brightkite", mirror=mirror).points
+def test_located_nodes_are_written_as_in_the_data_folder(data_dir):
+    points = datasets.load("brightkite", data_dir=data_dir).points
     made, _ = parsers.table(parsers.locate_nodes(NODES), header=True)
     np.testing.assert_array_equal(points[:3], made[:3])
 
 
-def test_adult_equals_the_published_input(mirror):
-    published_input = np.loadtxt(mirror / "adult" / "adult.fastlloyd.txt.gz")
-    points = datasets.load("adult", mirror=mirror).points
+def test_adult_equals_the_published_input(data_dir):
+    published_input = np.loadtxt(data_dir / "adult" / "adult.fastlloyd.txt.gz")
+    points = datasets.load("adult", data_dir=data_dir).points
     np.testing.assert_array_equal(points, published_input)
 
 
-def test_lsun_equals_the_published_input(mirror):
-    published_input = np.loadtxt(mirror / "lsun" / "lsun.fastlloyd.txt")
-    points = datasets.load("lsun", mirror=mirror).points
+def test_lsun_equals_the_published_input(data_dir):
+    published_input = np.loadtxt(data_dir / "lsun" / "lsun.fastlloyd.txt")
+    points = datasets.load("lsun", data_dir=data_dir).points
     np.testing.assert_array_equal(points, published_input)
 
 
-def test_s1_equals_the_published_file(mirror):
-    published = np.loadtxt(mirror / "s-sets" / "s1.txt")
-    points = datasets.load("s1", mirror=mirror).points
+def test_s1_equals_the_published_file(data_dir):
+    published = np.loadtxt(data_dir / "s-sets" / "s1.txt")
+    points = datasets.load("s1", data_dir=data_dir).points
     np.testing.assert_array_equal(points, published)
 
 
-def test_s1_labels_match_its_rows(mirror):
+def test_s1_labels_match_its_rows(data_dir):
     # Labels come from another collection than the points: in the right order they explain nearly
     # all the variance.
-    dataset = datasets.load("s1", mirror=mirror)
+    dataset = datasets.load("s1", data_dir=data_dir)
     assert np.bincount(dataset.labels).min() >= 300
     means = [dataset.points[dataset.labels == label].mean(axis=0) for label in range(15)]
     residuals = dataset.points - np.stack(means)[dataset.labels]
@@ -233,11 +233,11 @@ def test_s1_labels_match_its_rows(mirror):
     assert within < 0.05 * dataset.points.var(axis=0).mean()
 
 
-def test_birch2_is_a_subset_of_the_published_points(mirror):
+def test_birch2_is_a_subset_of_the_published_points(data_dir):
     # Some points occur more than once in the 100,000, so the copies are counted: the sample is
     # drawn without replacement.
-    published_points = np.loadtxt(mirror / "birch2" / "birch2.txt.gz")
-    sampled_points = datasets.load("birch2", mirror=mirror).points
+    published_points = np.loadtxt(data_dir / "birch2" / "birch2.txt.gz")
+    sampled_points = datasets.load("birch2", data_dir=data_dir).points
     published = Counter(map(tuple, published_points))
     sampled = Counter(map(tuple, sampled_points))
     assert sampled.total() == 25000
@@ -245,11 +245,11 @@ def test_birch2_is_a_subset_of_the_published_points(mirror):
     assert sampled <= published
 
 
-def test_breast_keeps_the_rows_with_a_missing_score(mirror):
-    with (mirror / "breast" / "breast-cancer-wisconsin.data").open() as stream:
+def test_breast_keeps_the_rows_with_a_missing_score(data_dir):
+    with (data_dir / "breast" / "breast-cancer-wisconsin.data").open() as stream:
         rows = [row for row in csv.reader(stream) if row]
     missing = [i for i, row in enumerate(rows) if "?" in row]
-    points = datasets.load("breast", mirror=mirror).points
+    points = datasets.load("breast", data_dir=data_dir).points
     assert len(missing) == 16
     np.testing.assert_array_equal(points[missing, 5], 1.0)
     complete = [i for i in range(699) if i not in missing]
@@ -257,15 +257,15 @@ def test_breast_keeps_the_rows_with_a_missing_score(mirror):
     np.testing.assert_array_equal(points[complete], scores)
 
 
-def test_house_colors_have_five_bits(mirror):
-    points = datasets.load("house", mirror=mirror).points
+def test_house_colors_have_five_bits(data_dir):
+    points = datasets.load("house", data_dir=data_dir).points
     assert np.all(points % 8 == 0)
     assert len(np.unique(points, axis=0)) == 1837
 
 
-def test_mnist_pixels_are_in_reading_order(mirror):
+def test_mnist_pixels_are_in_reading_order(data_dir):
     # Digits are centered in a frame of four pixels' width that is always empty in the corners.
-    dataset = datasets.load("mnist", mirror=mirror)
+    dataset = datasets.load("mnist", data_dir=data_dir)
     images = dataset.points.reshape(-1, 28, 28)
     assert images[:, 0, 0].max() == images[:, -1, -1].max() == 0
     assert dataset.labels[:5].tolist() == [7, 2, 1, 0, 4]
@@ -276,8 +276,8 @@ def test_mnist_pixels_are_in_reading_order(mirror):
     assert height > width
 
 
-def test_letters_are_in_the_published_order(mirror):
-    dataset = datasets.load("letters", mirror=mirror)
+def test_letters_are_in_the_published_order(data_dir):
+    dataset = datasets.load("letters", data_dir=data_dir)
     assert dataset.points[0].tolist() == [2, 8, 3, 5, 1, 8, 13, 0, 6, 6, 10, 8, 0, 8, 0, 8]
     # T, I, D, N, G.
     assert dataset.labels[:5].tolist() == [19, 8, 3, 13, 6]
@@ -290,18 +290,18 @@ def labeled_rows(dataset):
     return set(map(tuple, rows.tolist()))
 
 
-def test_resampled_letters_repeat_published_rows(mirror):
-    published = datasets.load("letters", mirror=mirror)
-    resampled = datasets.load("letters-18720", mirror=mirror)
+def test_resampled_letters_repeat_published_rows(data_dir):
+    published = datasets.load("letters", data_dir=data_dir)
+    resampled = datasets.load("letters-18720", data_dir=data_dir)
     assert labeled_rows(resampled) <= labeled_rows(published)
     assert len(np.unique(resampled.points, axis=0)) == 11_597
     # The rows are shuffled: among the first two hundred there are rows of nearly every letter.
     assert len(np.unique(resampled.labels[:200])) > 20
 
 
-def test_resampling_follows_the_stated_draws(mirror):
+def test_resampling_follows_the_stated_draws(data_dir):
     # The same draws, made one row at a time from the file.
-    with (mirror / "letters" / "letter-recognition.data").open() as stream:
+    with (data_dir / "letters" / "letter-recognition.data").open() as stream:
         rows = [line.strip().split(",") for line in stream]
     generator = np.random.default_rng(42)
     drawn = []
@@ -312,24 +312,26 @@ def test_resampling_follows_the_stated_draws(mirror):
     expected = [drawn[i] for i in generator.permutation(18_720)]
     expected_points = np.array([row[1:] for row in expected], dtype=float)
     expected_letters = [row[0] for row in expected]
-    dataset = datasets.load("letters-18720", mirror=mirror)
+    dataset = datasets.load("letters-18720", data_dir=data_dir)
     np.testing.assert_array_equal(dataset.points, expected_points)
     letters = [chr(ord("A") + label) for label in dataset.labels]
     assert letters == expected_letters
 
 
-def test_gas_has_ordered_years_and_no_labels(mirror):
-    dataset = datasets.load("gas", mirror=mirror)
+def test_gas_has_ordered_years_and_no_labels(data_dir):
+    dataset = datasets.load("gas", data_dir=data_dir)
     assert dataset.labels is None
-    paths = [mirror / "gas" / f"gt_{year}.csv" for year in range(2011, 2016)]
+    paths = [data_dir / "gas" / f"gt_{year}.csv" for year in range(2011, 2016)]
     tables = [np.loadtxt(path, delimiter=",", skiprows=1) for path in paths]
     assert [len(table) for table in tables] == [7411, 7628, 7152, 7158, 7384]
     np.testing.assert_array_equal(dataset.points, np.concatenate(tables))
 
 
-def test_gas_with_years_has_them_before_the_sensors(mirror):
-    dataset = datasets.load("gas-years", mirror=mirror)
-    np.testing.assert_array_equal(dataset.points[:, 1:], datasets.load("gas", mirror=mirror).points)
+def test_gas_with_years_has_them_before_the_sensors(data_dir):
+    dataset = datasets.load("gas-years", data_dir=data_dir)
+    np.testing.assert_array_equal(
+        dataset.points[:, 1:], datasets.load("gas", data_dir=data_dir).points
+    )
     years, counts = np.unique(dataset.points[:, 0], return_counts=True)
     assert years.tolist() == [2011, 2012, 2013, 2014, 2015]
     assert (np.diff(dataset.points[:, 0]) >= 0).all()
@@ -388,9 +390,9 @@ def test_celltype_has_the_published_clusters():
     assert client_sizes[-1] > 600
 
 
-def test_covtype_is_scaled_by_column_without_constants(mirror):
-    dataset = datasets.load("covtype-52", mirror=mirror)
-    table = pd.read_csv(mirror / "covtype" / "train.csv.gz")
+def test_covtype_is_scaled_by_column_without_constants(data_dir):
+    dataset = datasets.load("covtype-52", data_dir=data_dir)
+    table = pd.read_csv(data_dir / "covtype" / "train.csv.gz")
     raw = table.drop(columns=["Id", "Cover_Type", "Soil_Type7", "Soil_Type15"])
     expected = (raw - raw.min()) / (raw.max() - raw.min())
     np.testing.assert_allclose(dataset.points, expected, rtol=0, atol=1e-15)
@@ -400,16 +402,16 @@ def test_covtype_is_scaled_by_column_without_constants(mirror):
 
 
 @pytest.mark.parametrize(("start", "inertia", "sizes"), COVTYPE)
-def test_covtype_has_the_published_and_better_clusters(mirror, start, inertia, sizes):
-    points = datasets.load("covtype-52", mirror=mirror).points
+def test_covtype_has_the_published_and_better_clusters(data_dir, start, inertia, sizes):
+    points = datasets.load("covtype-52", data_dir=data_dir).points
     model = KMeans(7, init=points[start], n_init=1).fit(points)
     assert model.inertia_ == pytest.approx(inertia, rel=1e-5)
     assert sorted(np.bincount(model.labels_))[::-1] == sizes
 
 
-def test_postures_are_parsed_as_published(mirror):
-    # The mirror has a part of the file: users 0 to 2, three of the five classes.
-    table = pd.read_csv(mirror / "postures" / "Postures.partial.csv.gz", na_values="?")
+def test_postures_are_parsed_as_published(data_dir):
+    # The data folder has a part of the file: users 0 to 2, three of the five classes.
+    table = pd.read_csv(data_dir / "postures" / "Postures.partial.csv.gz", na_values="?")
     content = table.to_csv(index=False, na_rep="?").encode()
     points, labels = parsers.postures(content)
     coordinates = [f"{axis}{marker}" for marker in range(5) for axis in "XYZ"]

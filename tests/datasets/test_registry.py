@@ -59,9 +59,9 @@ def test_declared_shape_needs_no_file(name):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_loaded_set_has_the_declared_shape_and_domain(name, mirror):
+def test_loaded_set_has_the_declared_shape_and_domain(name, data_dir):
     n, d, k, n_outside, n_classes = SETS[name]
-    dataset = datasets.load(name, mirror=mirror)
+    dataset = datasets.load(name, data_dir=data_dir)
     assert (*dataset.points.shape, dataset.n_clusters) == (n, d, k)
     assert dataset.fingerprint == datasets.fingerprint(name)
     scaled = datasets.scale(dataset, "public")
@@ -176,8 +176,8 @@ def test_loaded_data_have_the_published_shape(name):
 
 
 @pytest.mark.parametrize("name", [*SHAPES, "g2-2-100", "g2-256-100"])
-def test_public_domain_contains_every_published_point(name, mirror):
-    dataset = datasets.load(name, mirror=mirror)
+def test_public_domain_contains_every_published_point(name, data_dir):
+    dataset = datasets.load(name, data_dir=data_dir)
     lower, upper = dataset.domain
     assert np.all((dataset.points >= lower) & (dataset.points <= upper))
 
@@ -225,8 +225,8 @@ def test_parsers_of_one_file_have_separate_fingerprints(monkeypatch):
     assert datasets.fingerprint("letters-18720") != before
 
 
-def test_hashes_equal_those_of_the_mirror_manifest(mirror):
-    with (mirror / "MANIFEST.csv").open() as stream:
+def test_hashes_equal_those_of_the_manifest(data_dir):
+    with (data_dir / "MANIFEST.csv").open() as stream:
         manifest = {row["file"]: row["sha256"] for row in csv.DictReader(stream)}
     entries = [*registry.ENTRIES, *G2_ENTRIES.values()]
     files = [file for entry in entries for file in entry.files]

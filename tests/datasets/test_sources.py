@@ -51,7 +51,7 @@ def test_first_file_without_a_declared_hash_is_measured_before_it_is_trusted(
     path = tmp_path / "tiny" / name
     path.parent.mkdir()
     path.write_bytes(local_bombs()[name])
-    error, peak = peak_of(lambda: datasets.load("tiny", mirror=tmp_path))
+    error, peak = peak_of(lambda: datasets.load("tiny", data_dir=tmp_path))
     assert str(path) in str(error)
     assert f"or more is above max_bytes={LIMIT}" in str(error)
     assert "\n" not in str(error)
@@ -68,7 +68,7 @@ def test_large_plain_file_is_not_read(tmp_path, register):
     path.write_bytes(CONTENT)
     expected = r"tiny\.txt: size=12 bytes or more is above max_bytes=11"
     with pytest.raises(ChecksumMismatch, match=expected):
-        datasets.load("tiny", mirror=tmp_path)
+        datasets.load("tiny", data_dir=tmp_path)
 
 
 def test_gzipped_copy_is_compared_before_it_is_unpacked(tmp_path, register, monkeypatch):
@@ -85,33 +85,33 @@ def test_gzipped_copy_is_compared_before_it_is_unpacked(tmp_path, register, monk
     monkeypatch.setattr(gzip, "decompress", unpacked)
     monkeypatch.setattr(gzip, "GzipFile", unpacked)
     with pytest.raises(ChecksumMismatch, match=r"tiny\.txt\.gz has SHA-256"):
-        datasets.load("tiny", mirror=tmp_path)
+        datasets.load("tiny", data_dir=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("path", "content"), [("tiny/tiny.txt", CONTENT), ("tiny/tiny.txt.gz", PACKED)]
 )
-def test_mirror_may_have_the_plain_or_gzipped_file(
+def test_data_folder_may_have_the_plain_or_gzipped_file(
     register_file, tmp_path, monkeypatch, path, content
 ):
     register_file()
     write_file(tmp_path, path, content)
-    by_argument = datasets.load("tiny", mirror=tmp_path)
+    by_argument = datasets.load("tiny", data_dir=tmp_path)
     assert datasets.why_unavailable("tiny")
-    assert datasets.why_unavailable("tiny", mirror=tmp_path) is None
+    assert datasets.why_unavailable("tiny", data_dir=tmp_path) is None
     monkeypatch.setenv("PKM_DATA", str(tmp_path))
     by_variable = datasets.load("tiny")
     for dataset in (by_argument, by_variable):
         np.testing.assert_array_equal(dataset.points, [[1, 2], [3, 4], [5, 7]])
-        assert dataset.origin == "mirror"
+        assert dataset.origin == "data folder"
         assert dataset.fingerprint == datasets.fingerprint("tiny")
 
 
-def test_cache_comes_before_mirror(register_file, tmp_path, cache):
+def test_cache_comes_before_data_folder(register_file, tmp_path, cache):
     register_file()
     write_file(tmp_path, "tiny/tiny.txt", CONTENT)
     write_file(cache, "tiny/tiny.txt", CONTENT)
-    assert datasets.load("tiny", mirror=tmp_path).origin == "cache"
+    assert datasets.load("tiny", data_dir=tmp_path).origin == "cache"
 
 
 @pytest.mark.parametrize("path", ["tiny/tiny.txt", "tiny/tiny.txt.gz"])
@@ -121,9 +121,9 @@ def test_wrong_checksum_is_refused(register_file, tmp_path, cache, path):
     write_file(cache, path, b"1 2\n3 4\n5 8\n")
     expected = r"tiny\.txt.* has SHA-256 .*, the registry declares .*; delete it"
     with pytest.raises(ChecksumMismatch, match=expected):
-        datasets.load("tiny", mirror=tmp_path)
+        datasets.load("tiny", data_dir=tmp_path)
     with pytest.raises(ChecksumMismatch, match="has SHA-256"):
-        datasets.why_unavailable("tiny", mirror=tmp_path)
+        datasets.why_unavailable("tiny", data_dir=tmp_path)
 
 
 def test_gzipped_copy_is_checked_after_unpacking(register_file, tmp_path):
@@ -131,7 +131,7 @@ def test_gzipped_copy_is_checked_after_unpacking(register_file, tmp_path):
     register_file(content=b"other")
     write_file(tmp_path, "tiny/tiny.txt.gz", PACKED)
     with pytest.raises(ChecksumMismatch, match=r"tiny\.txt\.gz \(unpacked\) has SHA-256"):
-        datasets.load("tiny", mirror=tmp_path)
+        datasets.load("tiny", data_dir=tmp_path)
 
 
 def test_error_for_missing_file_names_urls_and_folder(register_file, cache):
@@ -139,7 +139,7 @@ def test_error_for_missing_file_names_urls_and_folder(register_file, cache):
     expected = (
         r"data set 'tiny' needs the file tiny/tiny\.txt \(or tiny/tiny\.txt\.gz\), published at "
         r"http://example\.org/tiny\.zip, file a/tiny\.txt in the archive\. "
-        r"Put it into .*cache or into a mirror folder "
+        r"Put it into .*cache or into a data folder "
         r"named by PKM_DATA .* or run 'pkm data fetch tiny'"
     )
     with pytest.raises(DataUnavailable, match=expected):
@@ -148,8 +148,8 @@ def test_error_for_missing_file_names_urls_and_folder(register_file, cache):
     assert not cache.exists()
 
 
-def test_missing_mirror_folder_is_refused(register_file, tmp_path):
+def test_missing_data_folder_is_refused(register_file, tmp_path):
     register_file()
-    expected = r"mirror='.*nowhere' \(argument or PKM_DATA\) should be an existing folder"
+    expected = r"data_dir='.*nowhere' \(argument or PKM_DATA\) should be an existing folder"
     with pytest.raises(ValueError, match=expected):
-        datasets.load("tiny", mirror=tmp_path / "nowhere")
+        datasets.load("tiny", data_dir=tmp_path / "nowhere")

@@ -15,7 +15,7 @@ BOUNDS = (-5.0, 5.0)
 
 
 @pytest.fixture(autouse=True)
-def no_mirror(monkeypatch, tmp_path):
+def no_data_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
 

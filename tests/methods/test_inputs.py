@@ -247,7 +247,6 @@ def test_a_mapped_file_is_read_in_blocks(tmp_path, monkeypatch, dtype):
         FastLloyd(2),
         DPM(2),
         KaplanStemmer(2),
-        SynopsisKMeans(2),
         LSHSplits(2),
         Balcan(2, shifts=1, depth=2, search_rounds=1),
         MSTKMeans(2),

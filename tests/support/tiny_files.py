@@ -1,4 +1,4 @@
-"""A published data set of three points, and files as mirrors and servers hold them."""
+"""A published data set of three points, and files as folders and servers hold them."""
 
 import gzip
 import io
@@ -12,7 +12,7 @@ from pkm.datasets.entry import Entry
 from pkm.datasets.sources import File, sha256
 
 CONTENT = b"1 2\n3 4\n5 7\n"
-#: As a mirror packs it: without a time stamp.
+#: As the published archives pack it: without a time stamp.
 PACKED = gzip.compress(CONTENT, mtime=0)
 
 

@@ -310,11 +310,11 @@ def test_largest_number_of_clusters_has_no_empty_cluster():
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ["g2-2-10", "g2-2-100", "g2-16-30", "g2-64-50", "g2-256-100"])
-def test_g2_generator_has_the_published_distribution(name, mirror):
+def test_g2_generator_has_the_published_distribution(name, data_dir):
     d, sd = (int(number) for number in name.split("-")[1:])
-    published = datasets.load(name, mirror=mirror)
+    published = datasets.load(name, data_dir=data_dir)
     simulated = datasets.load(f"{name}-generated")
-    assert published.origin == ("bundled" if d <= 64 else "mirror")
+    assert published.origin == ("bundled" if d <= 64 else "data folder")
     assert simulated.origin == "generated"
     assert published.fingerprint != simulated.fingerprint
     np.testing.assert_array_equal(published.labels, simulated.labels)
@@ -336,7 +336,7 @@ def test_g2_generator_has_the_published_distribution(name, mirror):
             assert abs(root_mean_square * np.sqrt(1024) - 1) < tolerance
 
 
-def test_published_g2_points_are_rounded_down(mirror):
+def test_published_g2_points_are_rounded_down(data_dir):
     # Rounding to nearest would leave the mean at the center, rounding down lowers it by one half:
     # therefore the generator uses floor.
     centers = np.repeat([500, 600], 1024)[:, None]
@@ -345,7 +345,7 @@ def test_published_g2_points_are_rounded_down(mirror):
     for name in G2_ENTRIES:
         d, sd = (int(number) for number in name.split("-")[1:])
         if d <= 64:
-            points = datasets.load(name, mirror=mirror).points
+            points = datasets.load(name, data_dir=data_dir).points
             offsets.append(np.mean(points - centers))
             weights.append(2048 * d / sd**2)
     error = 1 / np.sqrt(np.sum(weights))

@@ -1,28 +1,21 @@
 """Running cells: identical rows under every backend and order, and after an interruption."""
 
 import os
-import pickle
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-import numba
 import pandas as pd
 import pytest
 import small_cells
 from small_cells import BASE, CELLS, outcomes_by_key, stored_rows
+from started_runs import start_command
 
-from pkm.experiments.backends import backends
 from pkm.experiments.backends.backends import order_chunks, run_cells
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.fit import execute
 from pkm.experiments.store.store import Store
 
-SUPPORT = Path(__file__).parents[2] / "support"
 pytestmark = pytest.mark.integration
 
 
@@ -67,18 +60,7 @@ def test_resumed_run_equals_an_uninterrupted_one(misbehaving_cell, tmp_path):
     cells = [misbehaving_cell("Slow", seeds=(seed,)) for seed in range(8)]
     uninterrupted = Store(tmp_path / "uninterrupted")
     interrupted = Store(tmp_path / "interrupted")
-    (tmp_path / "work").write_bytes(pickle.dumps((cells, interrupted)))
-    script = (
-        "import pickle\n"
-        "from pkm.experiments.backends.backends import run_cells\n"
-        "from pkm.experiments.config.backend import Backend\n"
-        "run_cells(*pickle.load(open('work', 'rb')), Backend())\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])},
-        cwd=tmp_path,
-    )
+    process = start_command(tmp_path, cells, interrupted, Backend())
     deadline = time.monotonic() + 60
     while len(interrupted.keys()) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -98,117 +80,12 @@ def test_resumed_run_equals_an_uninterrupted_one(misbehaving_cell, tmp_path):
     pd.testing.assert_frame_equal(rows, expected, check_exact=True)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_failure_is_recorded_and_other_cells_run(misbehaving_cell, tmp_path, jobs):
-    store = Store(tmp_path / "results")
-    broken = misbehaving_cell("Broken")
-    backend = Backend("processes", jobs=jobs, retries=2)
-    outcomes = outcomes_by_key([broken, BASE], store, backend)
-    assert outcomes[broken.key].status == "failed"
-    assert "ZeroDivisionError: by design" in outcomes[broken.key].error
-    assert store.read_failure(broken.key)["attempts"] == 3
-    assert "in cluster" in store.read_failure(broken.key).get("traceback", "")
-    assert store.status(BASE.key) == "done"
-
-
-def test_successful_retry_leaves_no_failure(misbehaving_cell, tmp_path):
-    store = Store(tmp_path / "results")
-    cell = misbehaving_cell("BrokenOnce")
-    (outcome,) = run_cells([cell], store, Backend(retries=1))
-    assert outcome.status == "done"
-    assert store.read_failure(cell.key).get("traceback", "") == ""
-
-
-@pytest.mark.slow
-def test_dead_worker_fails_only_its_cell(misbehaving_cell, tmp_path):
-    store = Store(tmp_path / "results")
-    deadly = misbehaving_cell("Deadly")
-    outcomes = outcomes_by_key([deadly, *CELLS], store, Backend("processes", jobs=2))
-    assert outcomes.pop(deadly.key).status == "failed"
-    assert {outcome.status for outcome in outcomes.values()} == {"done"}
-    assert "WorkerDied" in store.read_failure(deadly.key)["error"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_time_limit_stops_a_cell_without_retries(misbehaving_cell, tmp_path, jobs):
-    store = Store(tmp_path / "results")
-    endless = misbehaving_cell("Endless")
-    slow = misbehaving_cell("Slow")
-    backend = Backend("processes", jobs=jobs, time_limit=6, retries=3)
-    outcomes = outcomes_by_key([endless, slow], store, backend)
-    error = outcomes[endless.key].error
-    assert error == "TimeLimitExceeded: time limit of 6 s reached"
-    record = store.read_failure(endless.key)
-    assert record["error"] == error
-    assert record["attempts"] == 1
-    # Only the cell over the limit is stopped.
-    assert store.status(slow.key) == "done"
-
-
-@pytest.mark.slow
-def test_time_limit_stops_compiled_code(misbehaving_cell, tmp_path):
-    store = Store(tmp_path / "results")
-    cell = misbehaving_cell("Compiled", time_limit=1.0)
-    started = time.monotonic()
-    (outcome,) = run_cells([cell], store, Backend())
-    # Starting a process and compiling take a few seconds; the loop alone would take decades.
-    assert time.monotonic() - started < 60
-    assert (tmp_path / "spinning").exists()
-    assert outcome.error == "TimeLimitExceeded: time limit of 1 s reached"
-
-
-def test_time_limit_of_a_cell_precedes_the_backend(misbehaving_cell, tmp_path):
-    store = Store(tmp_path)
-    generous = misbehaving_cell("Slow", time_limit=60.0)
-    strict = misbehaving_cell("Endless", time_limit=0.3)
-    outcomes = outcomes_by_key([generous, strict], store, Backend(time_limit=0.1))
-    assert outcomes[generous.key].status == "done"
-    assert "time limit of 0.3 s reached" in outcomes[strict.key].error
-
-
 @pytest.mark.slow
 def test_time_limit_changes_neither_key_nor_rows(serial, tmp_path):
     limited = [replace(cell, time_limit=100.0) for cell in CELLS]
     assert [cell.key for cell in limited] == [cell.key for cell in CELLS]
     run_cells(limited, Store(tmp_path), Backend())
     pd.testing.assert_frame_equal(stored_rows(Store(tmp_path), CELLS), serial, check_exact=True)
-
-
-@pytest.mark.slow
-def test_failures_under_a_time_limit_are_recorded(misbehaving_cell, tmp_path):
-    store = Store(tmp_path / "results")
-    broken = misbehaving_cell("Broken")
-    deadly = misbehaving_cell("Deadly")
-    broken_once = misbehaving_cell("BrokenOnce")
-    slow = misbehaving_cell("Slow")
-    cells = [broken, deadly, broken_once, slow]
-    outcomes = outcomes_by_key(cells, store, Backend(time_limit=60.0))
-    assert "ZeroDivisionError: by design" in outcomes[broken.key].error
-    assert store.read_failure(broken.key)["attempts"] == 2
-    assert "WorkerDied" in outcomes[deadly.key].error
-    assert outcomes[broken_once.key].status == "done"
-    assert outcomes[slow.key].status == "done"
-
-
-def test_clock_starts_after_the_preparation(tmp_path, monkeypatch):
-    calls = []
-
-    def recording(name):
-        function = getattr(execute, name)
-
-        def recorded(*arguments):
-            calls.append(name)
-            return function(*arguments)
-
-        return recorded
-
-    for name in ("preload", "execute"):
-        monkeypatch.setattr(execute, name, recording(name))
-    runner = backends.Runner(Store(tmp_path), Backend(), None)
-    runner.run(BASE, lambda: calls.append("begin"))
-    # `execute` prepares as well, for callers that use it alone.
-    assert calls == ["preload", "begin", "execute", "preload"]
 
 
 def log_of(folder):
@@ -254,27 +131,6 @@ def test_timing_cell_can_have_a_time_limit(misbehaving_cell, tmp_path):
     assert "time limit of 0.3 s reached" in outcomes[endless.key].error
     (process,) = set(log_of(tmp_path)["process"])
     assert process != os.getpid()
-
-
-def test_compilation_is_stored_with_the_cell(monkeypatch, tmp_path):
-    """Times of a cell that compiled are told from those of the next one."""
-    execute_cell = execute.execute
-
-    @numba.njit
-    def double(x):
-        return 2 * x
-
-    def compile_and_execute(*arguments):
-        double(1)
-        return execute_cell(*arguments)
-
-    monkeypatch.setattr(execute, "execute", compile_and_execute)
-    store = Store(tmp_path)
-    run_cells(CELLS[:1], store, Backend())
-    run_cells(CELLS[1:2], store, Backend())
-    cold, warm = (store.read([cell.key])["compile_seconds"].unique() for cell in CELLS[:2])
-    assert cold > 0
-    assert warm == 0
 
 
 def test_timing_does_not_change_the_results(serial, tmp_path):
@@ -349,14 +205,6 @@ def test_no_more_workers_than_chunks(misbehaving_cell, tmp_path):
     outcomes = run_cells(cells, store, Backend("processes", jobs=1000))
     assert {outcome.status for outcome in outcomes} == {"done"}
     assert len(set(log_of(tmp_path)["process"])) <= 3
-
-
-def test_rows_that_the_store_refuses_fail_their_cell(tmp_path, monkeypatch):
-    complete = execute.execute
-    monkeypatch.setattr(execute, "execute", lambda *given: complete(*given).assign(method=3))
-    (outcome,) = run_cells([BASE], Store(tmp_path), Backend(retries=0))
-    assert outcome.status == "failed"
-    assert "method" in outcome.error
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -2,25 +2,20 @@
 
 import dataclasses
 import math
-import time
 
 import numpy as np
-import psutil
 import pytest
+from protocol_cells import CENTRAL_CELL, SETTING, TRANSPORTS, protocol
 
 from pkm import federation
-from pkm.experiments.backends.backends import run_cells
-from pkm.experiments.cell.cell import Cell
 from pkm.experiments.cell.code_hash import COMMON_MODULES, code_hash, find_dependencies
 from pkm.experiments.commands import reproduce, run
 from pkm.experiments.commands.composition import load_config
-from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.groups import choices
 from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.federation import SPLITS, Federation
-from pkm.experiments.fit.inputs import resolve_cell
 from pkm.experiments.plan.estimate import estimate_without_timings, fixed_seconds, make_estimator
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
@@ -29,63 +24,6 @@ from pkm.schema import names
 pytestmark = pytest.mark.integration
 
 MEASURED = names("metric", scope="federation")
-
-SETTING = {
-    "clients": 2,
-    "latency_ms": 0.0,
-    "word_bytes": 8,
-    "split": "balanced",
-    "transport": "threads",
-}
-TRANSPORTS = [
-    "threads",
-    pytest.param(
-        "mpi",
-        marks=[
-            pytest.mark.slow,
-            pytest.mark.skipif(not federation.mpi_available(), reason="needs mpi4py and mpirun"),
-        ],
-    ),
-]
-CENTRAL_CELL = Cell(
-    method="fastlloyd",
-    target="pkm.methods.FastLloyd",
-    params={"variant": "published"},
-    dataset="iris",
-    preprocessing="minmax",
-    k=3,
-    epsilon=1.0,
-    delta="auto",
-    seeds=(3, 0, 1),
-    metrics=("nicv",),
-    timing=True,
-    kind=Central(),
-)
-#: Methods whose second client fails, and whose clients never end.
-MISBEHAVING_METHODS = """
-import os
-import threading
-import time
-
-from pkm.methods.lloyd.lloyd import FastLloyd
-
-
-class Broken(FastLloyd):
-    def cluster(self, curator):
-        rank = os.environ.get("OMPI_COMM_WORLD_RANK")
-        if rank == "2" or threading.current_thread().name == "client 2":
-            raise ValueError("the second client failed")
-        return super().cluster(curator)
-
-
-class Endless(FastLloyd):
-    def cluster(self, curator):
-        time.sleep(600)
-"""
-
-
-def protocol(cell=CENTRAL_CELL, **setting):
-    return dataclasses.replace(cell, kind=Federation(**(SETTING | setting)))
 
 
 def plan_of(**sweep):
@@ -96,18 +34,6 @@ def plan_of(**sweep):
 
 def settings_of(plan):
     return [cell.kind.columns() for cell in plan.cells]
-
-
-@pytest.fixture
-def misbehaving_cell(tmp_path, monkeypatch):
-    (tmp_path / "misbehaving_methods.py").write_text(MISBEHAVING_METHODS)
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def cell(name, **setting):
-        central = dataclasses.replace(CENTRAL_CELL, target=f"misbehaving_methods.{name}")
-        return protocol(central, **setting)
-
-    return cell
 
 
 def test_identity_holds_the_settings():
@@ -255,19 +181,6 @@ def test_names_equal_those_of_the_federation():
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("change", [{}, {"clients": 3, "split": "unbalanced", "word_bytes": 4}])
-def test_protocol_equals_the_central_run(transport, change):
-    cell = protocol(transport=transport, **change)
-    central, _ = CENTRAL_CELL.kind.fit(resolve_cell(CENTRAL_CELL, None))
-    parties, _ = cell.kind.fit(resolve_cell(cell, None))
-    for (central_fit, _), (protocol_fit, _) in zip(central, parties, strict=True):
-        np.testing.assert_array_equal(central_fit.centers, protocol_fit.centers)
-        assert central_fit.seeds == protocol_fit.seeds
-        assert central_fit.n_iter == protocol_fit.n_iter
-        assert central_fit.ledger.charges == protocol_fit.ledger.charges
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_rows_hold_settings_and_costs(transport):
     rows = execute(protocol(transport=transport, latency_ms=2))
     central = execute(CENTRAL_CELL)
@@ -306,40 +219,6 @@ def test_central_rows_have_empty_federation_columns(tmp_path):
     assert rows[["split", "transport"]].eq("").all(axis=None)
     assert rows["latency_ms"].isna().all()
     assert not set(MEASURED) & set(rows)
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_failure_of_a_party_fails_the_cell(misbehaving_cell, tmp_path, transport):
-    cell = misbehaving_cell("Broken", transport=transport)
-    store = Store(tmp_path / "results")
-    (outcome,) = run_cells([cell], store, Backend(retries=0))
-    assert outcome.status == "failed"
-    expected = "ProtocolError: client 2 stopped: ValueError: the second client failed"
-    assert outcome.error == expected
-    assert store.read_failure(cell.key)["error"] == expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_time_limit_ends_all_parties(misbehaving_cell, tmp_path, transport):
-    cell = dataclasses.replace(misbehaving_cell("Endless", transport=transport), time_limit=5.0)
-    store = Store(tmp_path / "results")
-    run_cells([cell], store, Backend())
-    assert store.read_failure(cell.key)["error"] == "TimeLimitExceeded: time limit of 5 s reached"
-
-    def running_commands():
-        processes = psutil.process_iter(["cmdline"])
-        commands = [" ".join(process.info["cmdline"] or ()) for process in processes]
-        # The server that workers are forked from, and they, have its path as well.
-        parties = [line for line in commands if str(tmp_path) in line and "forkserver" not in line]
-        workers = [worker for child in psutil.Process().children() for worker in child.children()]
-        return [*parties, *workers]
-
-    # The folder of the method is in the command of every process of the job.
-    deadline = time.monotonic() + 20
-    while running_commands() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert running_commands() == []
 
 
 def test_estimate_depends_on_latency_and_processes(tmp_path):
@@ -399,9 +278,9 @@ def test_selected_sweeps_of_a_paper_can_be_run(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("profile", choices("profile"))
-def test_protocols_of_the_paper(profile, mirror):
+def test_protocols_of_the_paper(profile, data_dir):
     config = load_config(["paper=fastlloyd", f"profile={profile}"])
-    plan = make_plan(config.paper, config.profile, data_dir=str(mirror))
+    plan = make_plan(config.paper, config.profile, data_dir=str(data_dir))
     cells = {}
     for sweep, cell in plan.entries:
         if isinstance(cell.kind, Federation):

@@ -4,12 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from fabricated.rows import make_rows
+from compared_stores import CELL, NOISE, put
 
-from pkm.experiments.cell.cell import Cell
-from pkm.experiments.commands import diff
-from pkm.experiments.fit.central import Central
-from pkm.experiments.plan.plan import Plan
 from pkm.experiments.reports.diff import (
     MOVED,
     ONLY_A,
@@ -18,42 +14,10 @@ from pkm.experiments.reports.diff import (
     UNTESTED,
     WITHIN,
     compare,
-    evaluate_claims,
+    compare_verdicts,
 )
 from pkm.experiments.store.cell_tables import read_cells
 from pkm.experiments.store.store import Store
-
-CELL = Cell(
-    "fastlloyd", "pkm.methods.FastLloyd", {"variant": "published", "alpha": 0.8},
-    "iris", "minmax", 3, 1.0, "auto", tuple(range(20)), ("nicv",), kind=Central()
-)  # fmt: skip
-NOISE = np.random.default_rng(0)
-
-
-def put(store, nicv, cell=CELL, **columns):
-    """Store a cell with the given values."""
-    params = {name: value for name, value in cell.params.items() if name != "variant"}
-    facts = {
-        "target": cell.target,
-        "variant": cell.variant,
-        "preprocessing": cell.preprocessing,
-        "metrics": " ".join(cell.metrics),
-        "seed": cell.seeds,
-        "nicv": nicv,
-        "delta": 1e-6,
-        "params": params,
-    }
-    rows = make_rows(
-        "",
-        cell.key,
-        cell.method,
-        cell.dataset,
-        size=(150, 4, cell.k),
-        seeds=len(cell.seeds),
-        epsilon=cell.epsilon,
-        **facts | columns,
-    )
-    store.write(cell, rows.drop(columns="sweep"))
 
 
 @pytest.fixture
@@ -92,13 +56,18 @@ def test_paired_by_seed(stores, shift, noise, expected):
     assert state(stores) == expected
 
 
-@pytest.mark.parametrize(("shift", "expected"), [(0.0, WITHIN), (5.0, MOVED)])
-def test_other_seeds_are_tested_without_pairs(stores, shift, expected):
+def test_only_shared_seeds_are_compared(stores):
     nicv = NOISE.normal(size=20)
     put(stores[0], nicv)
+    put(stores[1], np.append(nicv[5:], 1e3), dataclasses.replace(CELL, seeds=(*range(5, 20), 99)))
+    assert state(stores) == SAME
+
+
+def test_other_seeds_are_not_tested(stores):
+    put(stores[0], NOISE.normal(size=20))
     other = dataclasses.replace(CELL, seeds=tuple(range(100, 115)))
-    put(stores[1], nicv[:15] + shift, other)
-    assert state(stores) == expected
+    put(stores[1], NOISE.normal(size=15), other)
+    assert state(stores) == UNTESTED
 
 
 def test_one_seed_is_not_tested(stores):
@@ -176,42 +145,9 @@ def test_shared_budget_suffices(stores):
     assert found["state"].tolist() == [SAME, ONLY_A, ONLY_B]
 
 
-def test_verdicts_on_stores_of_other_code(stores):
-    # A lower curve for FastLloyd in A, a higher one in B; keys are not those of the plan.
-    entries = []
-    for name in ("fastlloyd_published", "glloyd_published"):
-        for dataset in ("iris", "wine", "lsun"):
-            cell = dataclasses.replace(
-                CELL, method=name, dataset=dataset, params={"variant": "published", "n": [1, 2]}
-            )
-            entries.append(("real", cell))
-            old = dataclasses.replace(cell, clip=False)
-            params = {"n": [1.0, 2.0]}
-            for store, better in zip(
-                stores, ("fastlloyd_published", "glloyd_published"), strict=True
-            ):
-                nicv = NOISE.random(20) * 0.01 + (1 if name == better else 2)
-                put(store, nicv, old, params=params)
-    plan = Plan("fastlloyd", tuple(entries))
-    a, b = (evaluate_claims(plan, store, read_cells(store)) for store in stores)
-    changed = [name for name in a if a[name] != b[name]]
-    assert changed
-    assert "not reproduced" in {b[name] for name in changed}
-
-
-def test_command(stores, capsys):
-    folders = [str(store.root) for store in stores]
-    assert diff.main(folders) == 2
-    assert "holds no cells" in capsys.readouterr().err
-    assert diff.main(folders[:1]) == 2
-    assert diff.main([*folders, "paper=fastloyd"]) == 2
-    assert "Did you mean fastlloyd" in capsys.readouterr().err
-    nicv = NOISE.random(20)
-    put(stores[0], nicv)
-    put(stores[1], nicv)
-    assert diff.main(folders) == 0
-    put(stores[1], nicv + 1)
-    assert diff.main(folders) == 1
-    out = capsys.readouterr().out
-    assert "fastlloyd published" in out
-    assert "no report there" in out
+def test_verdicts_that_reports_decide_differently(stores):
+    for store, verdict in zip(stores, ("holds", "refuted"), strict=True):
+        table = store.root / "reports" / "dpm-quick" / "tables" / "claims.csv"
+        table.parent.mkdir(parents=True)
+        table.write_text(f"id,verdict\ndpm/a,{verdict}\ndpm/b,holds\n")
+    assert compare_verdicts(stores) == {"dpm-quick: dpm/a": ("holds", "refuted")}

@@ -35,7 +35,7 @@ def call(cache, tmp_path, capsys, monkeypatch):
 
     call_verb.requests = []
 
-    def fetch_missing(names, mirror=None, report=None):
+    def fetch_missing(names, data_dir=None, report=None):
         call_verb.requests.append(names)
         report("brightkite: 105 kB from example.org; license: none")
         return datasets.Fetched((), {name: f"no answer for {name}" for name in names})

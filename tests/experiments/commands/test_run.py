@@ -1,37 +1,24 @@
 """The command lines, called as a user calls them."""
 
-import gc
-import os
-import platform
 import re
 import shlex
-import subprocess
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
-from fabricated.audit import make_record, write_records
 from rich.console import Console
 
 from pkm.__main__ import main as pkm_main
 from pkm.datasets import load
-from pkm.experiments.cell.cell import Cell
 from pkm.experiments.commands import (
-    application,
-    composition,
     launcher,
     pack,
-    reproduce,
     run,
     run_cells,
 )
-from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.groups import choices, read_entry
-from pkm.experiments.fit.central import Central
-from pkm.experiments.plan.estimate import estimate_wall_time, make_estimator
-from pkm.experiments.plan.plan import SEEDED_NOISE_NOTICE, make_plan
-from pkm.experiments.reports import reproduction
+from pkm.experiments.plan.plan import SEEDED_NOISE_NOTICE
 from pkm.experiments.store.store import Store
 from pkm.methods import FastLloyd, load_method
 
@@ -39,7 +26,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(autouse=True)
-def no_mirror(monkeypatch, tmp_path):
+def no_data_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
 
@@ -243,8 +230,9 @@ def test_every_backend_file_runs(call_run, name):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["method=loyd"], "Did you mean lloyd? Known: aim, balcan, "),
-        (["dataset=irises"], "dataset='irises' is unknown. Did you mean iris? Known: iris, lsun"),
+        (["method=loyd"], "Did you mean lloyd? Similar: lloyd, "),
+        (["method=loyd"], "`pkm run --help` lists all "),
+        (["dataset=irises"], "dataset='irises' is unknown. Did you mean iris? Similar: iris, "),
         (
             ["metrics=[nicvv]"],
             "metric='nicvv' is unknown. Did you mean nicv? Known: nicv, silhouette",
@@ -399,23 +387,6 @@ def test_files_of_equal_content_are_shown_by_name(call_run, tmp_path):
     assert "1 were run" in out
 
 
-@pytest.mark.parametrize("verb", ["plan", "status", "run", "report"])
-def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
-    mirror = tmp_path / "mirror"
-    (mirror / "g2").mkdir(parents=True)
-    (mirror / "g2" / "g2-128-20.txt").write_text("1 2\n")
-    words = [
-        verb,
-        "profile=quick",
-        f"data={mirror}",
-        f"results={tmp_path / 'results'}",
-        "tracking=none",
-    ]
-    assert reproduce.main(words) == 2
-    assert "g2-128-20.txt has SHA-256" in capsys.readouterr().err
-    assert not (tmp_path / "results").exists()
-
-
 def test_a_name_is_the_same_variant_on_the_command_line_and_in_python(call_run):
     words = ("method=fastlloyd", "dataset=iris", "epsilon=1.0", "seeds=[5]", "keep_centers=true")
     assert call_run(*words)[0] == 0
@@ -533,186 +504,3 @@ def test_configuration_can_be_printed(call_run):
     code, out, _ = call_run("--cfg", "job", "method=glloyd")
     assert code == 0
     assert "_target_: pkm.methods.GLloyd" in out
-
-
-@pytest.mark.slow
-def test_smoke_reproduction_from_end_to_end(tmp_path):
-    """Run in a separate process, as a user does: no mirror, two workers."""
-    results = f"results={tmp_path / 'results'}"
-    environment = {name: value for name, value in os.environ.items() if name != "PKM_DATA"}
-    command = [
-        sys.executable,
-        "-m",
-        "pkm",
-        "reproduce",
-        "profile=smoke",
-        results,
-        "tracking=none",
-        "jobs=2",
-    ]
-    completed = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert completed.returncode == 0, completed.stderr
-    page = tmp_path / "results" / "reports" / "fastlloyd-smoke" / "index.html"
-    assert page.is_file()
-    text = page.read_text()
-    for label in ("computed with", "computed on", "computed at commit", "report made with"):
-        assert label in text
-    assert str(page) in completed.stdout
-    # Packages that draw and write the report log to nowhere.
-    assert "[HYDRA]" not in completed.stdout
-
-
-def smoke_words(tmp_path, *omitted):
-    """Words of a smoke reproduction without the omitted sweeps."""
-    words = ["profile=smoke", f"results={tmp_path / 'results'}", "tracking=none", "backend=serial"]
-    return words + [f"paper.profiles.smoke.{sweep}=null" for sweep in omitted]
-
-
-def test_verbs_on_a_small_paper(tmp_path, capsys):
-    omitted = (
-        "real", "rivals", "g2", "synthk", "synth", "ablation", "iterations", "initialization",
-        "protocol",
-    )  # fmt: skip
-    small = "paper.profiles.smoke.sound={datasets:[iris],epsilon:[1.0]}"
-    words = [*smoke_words(tmp_path, *omitted), small]
-
-    def call_verb(verb):
-        code = reproduce.main([verb, *words])
-        return code, capsys.readouterr().out
-
-    code, out = call_verb("plan")
-    assert code == 0
-    assert "7 of 7 cells to run" in out
-    assert not (tmp_path / "results").exists()
-    assert call_verb("report") == (0, "nothing is stored for this plan yet: no report\n")
-    code, out = call_verb("run")
-    assert code == 0
-    assert "7 done, 0 failed" in out
-    assert out.count(SEEDED_NOISE_NOTICE) == 1
-    code, out = call_verb("run")
-    assert "7 stored, 0 to run" in out
-
-    # An earlier failure is reported by `status`, skipped by `run`, and run again by `retry`.
-    store = Store(tmp_path / "results")
-    key = store.keys()[0]
-    removed = store.read([key]).iloc[0]
-    store.path(key).unlink()
-    failed_cell = Cell(
-        "x",
-        "pkm.methods.Lloyd",
-        {},
-        "iris",
-        "minmax",
-        3,
-        None,
-        None,
-        (0,),
-        ("nicv",),
-        kind=Central(),
-    )
-    failed_cell.__dict__["key"] = key
-    store.write_failure(failed_cell, RuntimeError("the power failed"), 2)
-    code, out = call_verb("status")
-    assert "the power failed" in out
-    code, out = call_verb("run")
-    assert code == 1
-    assert "1 cells failed before" in out
-    code, out = call_verb("retry")
-    assert code == 0
-    repeated = store.read([key]).iloc[0]
-    assert repeated["nicv"] == removed["nicv"]
-
-
-def test_report_receives_substitutes_and_environments(tmp_path, monkeypatch, capsys):
-    received = {}
-
-    def build(rows, *, out, environment, audited, **_):
-        received.update(environment, audited=audited)
-        return out / "index.html"
-
-    monkeypatch.setattr("pkm.analysis.pages.report.build", build)
-    monkeypatch.setattr("pkm.analysis.pages.index_page.build", lambda folder: None)
-    write_records(tmp_path / "results", [make_record("FastLloyd", "sound")])
-    omitted = (
-        "real", "rivals", "sound", "synthk", "synth", "ablation", "iterations", "initialization",
-        "protocol",
-    )  # fmt: skip
-    pattern = "{pattern:'g2-{d}-20',fallback:'g2-{d}-20-generated',d:[128]}"
-    words = [*smoke_words(tmp_path, *omitted), f"paper.profiles.smoke.g2.datasets=[{pattern}]"]
-    assert reproduce.main(words) == 0
-    expected = "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: g2-128-20"
-    assert received["substitutes"] == expected
-    assert "substitute: g2-{d}-20 as" in capsys.readouterr().out
-    assert list(received["audited"]) == [("pkm.methods.FastLloyd", "sound")]
-    assert received["computed on"] == [platform.node()]
-    versions = f"python {platform.python_version()} numpy {np.__version__}"
-    assert versions in received["computed with"]
-    assert "git commit" in received["report made with"]
-
-
-def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
-    words = ["plan", "paper=all", "profile=smoke", f"results={tmp_path / 'results'}"]
-    assert reproduce.main(words) == 0
-    out = capsys.readouterr().out
-    lines = [line for line in out.splitlines() if line.startswith("paper ")]
-    papers = [line.rpartition(" ")[2] for line in lines]
-    assert sorted(papers) == choices("paper")
-    assert lines == [
-        f"paper {number} of {len(papers)}: {name}" for number, name in enumerate(papers, 1)
-    ]
-    seconds = []
-    for paper in papers:
-        config = composition.load_config([f"paper={paper}", "profile=smoke", "tracking=none"])
-        cells = make_plan(config.paper, config.profile, data_dir=config.data).cells
-        estimate = make_estimator(Store(tmp_path), Backend(**config.backend))
-        costs = {cell.key: estimate(cell)[0] for cell in cells}
-        seconds.append(estimate_wall_time(costs, cells, config.backend.jobs))
-    assert seconds == sorted(seconds)
-    assert len(set(seconds)) > 1
-    assert not (tmp_path / "results").exists()
-
-
-def test_no_cycles_are_looked_for_until_cells_are_run():
-    gc.unfreeze()  # what commands of other tests have frozen
-    assert gc.isenabled() and gc.get_freeze_count() == 0
-    with application.pause_garbage_collection():
-        assert not gc.isenabled()
-        application.resume_garbage_collection()
-        assert gc.isenabled() and gc.get_freeze_count() > 0
-    assert gc.isenabled() and gc.get_freeze_count() == 0
-
-
-def test_the_cheapest_cells_of_all_papers_come_first(tmp_path, monkeypatch):
-    received = []
-    monkeypatch.setattr(
-        reproduction, "run_cells", lambda cells, *_, **options: received.append(cells)
-    )
-    words = [f"results={tmp_path / 'results'}", "tracking=none", "profile=smoke", "paper=all"]
-    config = composition.load_config(words)
-    papers = [read_entry("paper", name) for name in ("mufc", "pe-means")]
-    console = Console(quiet=True)
-    requests = reproduction.make_requests(papers, config, console)
-    cells = {cell.key: cell for each in requests for cell in each.selection.cells}
-    costs = {key: 3.0 + i for i, key in enumerate(reversed(cells))}
-    costly_first = list(cells)
-    reproduction.run_cheapest(requests, costs, config, console)
-    assert [cell.key for cell in received.pop()] == costly_first[:-3:-1]
-
-    # Not those that an earlier run has begun, or that are stored.
-    store = Store(config.results)
-    mark = store.running_path(costly_first[-1])
-    mark.parent.mkdir(parents=True)
-    mark.touch()
-    del costs[costly_first[-2]]
-    reproduction.run_cheapest(requests, costs, config, console)
-    assert [cell.key for cell in received.pop()] == [costly_first[-3]]
-    reproduction.run_cheapest(requests, {}, config, console)
-    assert received == []
-
-
-def test_unknown_verb_is_refused(capsys):
-    assert reproduce.main(["rune", "profile=smoke"]) == 2
-    message = "verb='rune' is unknown. Did you mean run? Known: plan, run, status, retry, report"
-    assert message in capsys.readouterr().err
