@@ -87,6 +87,7 @@ class FigureSpec:
     frame: str = ""
     transform: str = ""
     expected: Entries = _empty()
+    reported: Texts = ()
 
     # Statistic
     value: Literal["mean", "median", "cost", "excess", "ratio", "raw"] = "mean"

@@ -34,6 +34,16 @@ SINGLE = 0.62  # width of a figure with one panel of curves, of that of others
 TALLER = 1.4  # panels of a figure that has one or two side by side
 #: Where the metadata have the digest of a specification.
 SOURCE = "Source"
+#: Keys of a figure that its picture does not show.
+NOT_DRAWN = {
+    "in_paper",
+    "front_page",
+    "on_page",
+    "caption",
+    "extra_columns",
+    "text",
+    *(name for name in FigureSpec.__annotations__ if name.startswith("print_")),
+}
 #: What a file does not say: the version of matplotlib, and the date.
 METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -105,15 +115,22 @@ def plot(drawing: Drawing, style: str = "bench") -> Figure:
 
 
 def digest(spec: FigureSpec, style: str) -> str:
-    """Hash what a figure declares, its functions and the style sheet.
+    """Hash what a figure draws, its functions and the style sheet.
 
-    A picture with another one in its metadata is older than its figure.
+    A picture with another one in its metadata is older than its figure. Keys with their
+    default do not count, so that a new key leaves the others' pictures as they are.
     """
+    plain = FigureSpec(spec.paper, spec.name, spec.title)
+    drawn = {
+        name: value
+        for name, value in vars(spec).items()
+        if name not in NOT_DRAWN and value != getattr(plain, name)
+    }
     names = {each.frame for each in (spec, *map(spec.part, spec.panels))}
     functions = [
         spec.function(name) for name in sorted({*names, spec.transform} - {""})
     ]
-    parts = [repr(spec), code_digest(*functions), style_path(style).read_text()]
+    parts = [repr(drawn), code_digest(*functions), style_path(style).read_text()]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
