@@ -18,13 +18,14 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.texts import plain_number
 from pkm.analysis.render import forest, heatmap, lines
-from pkm.analysis.render.panel import REPORTED, Drawing, Panel
+from pkm.analysis.render.panel import REPORTED, Drawing
 from pkm.analysis.render.style import BLACK, DIAMOND, artist, variant_styles
 from pkm.source import code_digest
 
 STYLES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.mplstyle")))
 #: Entries of a legend beside a figure; fewer are above it.
 MANY_ENTRIES = 14
+CURVES_AND_ROWS = {"lines": lines.draw, "forest": forest.draw}
 LETTER = 0.55  # width of a letter, of the size of the font
 HANDLE = 4.5  # width of a line of the legend with its margins, in letters
 ROW = 1.9  # height of a row of a forest, of the size of the font
@@ -93,7 +94,9 @@ def plot(drawing: Drawing, style: str = "bench") -> Figure:
         for index, (axes, panel) in enumerate(
             zip(all_axes, drawing.panels, strict=True)
         ):
-            _draw_panel(axes, panel)
+            # Maps follow when their common scale of colors is known.
+            if panel.spec.kind in CURVES_AND_ROWS:
+                CURVES_AND_ROWS[panel.spec.kind](axes, panel)
             if panel.title:
                 axes.set_title(_panel_title(index, drawing))
         if drawing.spec.kind == "heatmap":
@@ -196,14 +199,6 @@ def _panel_title(index: int, drawing: Drawing) -> str:
     return textwrap.fill(title, max(int(width / letter), 8))
 
 
-def _draw_panel(axes: Axes, panel: Panel) -> None:
-    """Draw curves or rows; maps follow when their common scale of colors is known."""
-    if panel.spec.kind == "lines":
-        lines.draw(axes, panel)
-    elif panel.spec.kind == "forest":
-        forest.draw(axes, panel)
-
-
 def _draw_maps(figure: Figure, all_axes: list[Axes], drawing: Drawing) -> None:
     """Draw maps; those of a `color_group` have one scale and one bar."""
     for indices in drawing.color_groups():
@@ -244,8 +239,8 @@ def _format_values(axes: Axes, spec: FigureSpec) -> None:
 def _label_axes(figure: Figure, all_axes: list[Axes], drawing: Drawing) -> None:
     """Label the axes: once for the figure what all panels share."""
     columns = drawing.columns
-    labels = [{getattr(panel, side) for panel in drawing.panels} for side in SIDES]
-    shared_x, shared_y = (len(texts) == 1 for texts in labels)
+    shared_x = len({panel.x_label for panel in drawing.panels}) == 1
+    shared_y = len({panel.y_label for panel in drawing.panels}) == 1
     several = len(all_axes) > 1
     for index, (axes, panel) in enumerate(zip(all_axes, drawing.panels, strict=True)):
         if not (shared_x and several):
@@ -262,9 +257,6 @@ def _label_axes(figure: Figure, all_axes: list[Axes], drawing: Drawing) -> None:
         figure.supxlabel(drawing.panels[0].x_label, size=size)
     if shared_y and several:
         figure.supylabel(drawing.panels[0].y_label, size=size)
-
-
-SIDES = ("x_label", "y_label")
 
 
 # Legend
