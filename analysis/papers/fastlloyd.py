@@ -262,6 +262,7 @@ def iteration_costs(study: Study, spec: FigureSpec) -> FigureData:
     """Milliseconds of FastLloyd's iterations with 8-byte words, whole and in parts."""
     table = costs(study)
     selector = {"method": TABLE3["method"], "split": "balanced", "word_bytes": 8}
+    selector |= spec.where
     # Where a cell was run with both transports, processes come before threads.
     table = (
         table[matches(table, selector)]

@@ -196,21 +196,25 @@ def _set_x_axis(axes: Axes, panel: Panel) -> None:
     if panel.names:
         axes.set_xticks(list(panel.names), list(panel.names.values()))
     elif grid.size:
-        places = grid if spec.x_scale == "linear" else np.log(grid)
-        # Labels of values that are close together would touch.
-        longest = max(len(short_number(value)) for value in grid)
-        distance = np.ptp(places) * _label_share(axes, longest)
-        chosen = [0]
-        for index in range(1, grid.size):
-            if places[index] - places[chosen[-1]] >= distance:
-                chosen.append(index)
-        ticks = grid[chosen]
+        ticks = spec.x_ticks or _choose_ticks(axes, grid, spec)
         if spec.x_scale != "linear":
             axes.set_xscale("log")
         axes.set_xticks(ticks, list(map(short_number, ticks)))
         axes.minorticks_off()
     if spec.x_reversed:
         axes.invert_xaxis()
+
+
+def _choose_ticks(axes: Axes, grid: np.ndarray, spec: FigureSpec) -> np.ndarray:
+    """Choose values of a grid whose labels do not touch, from the smallest up."""
+    places = grid if spec.x_scale == "linear" else np.log(grid)
+    longest = max(len(short_number(value)) for value in grid)
+    distance = np.ptp(places) * _label_share(axes, longest)
+    chosen = [0]
+    for index in range(1, grid.size):
+        if places[index] - places[chosen[-1]] >= distance:
+            chosen.append(index)
+    return grid[chosen]
 
 
 def _label_share(axes: Axes, length: int) -> float:

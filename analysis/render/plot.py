@@ -160,11 +160,17 @@ def save(
 
 
 def _size(drawing: Drawing) -> tuple[float, float]:
-    """Return width and height in inches; those of a style are of one row of panels."""
+    """Return width and height in inches; those of a style are of one row of panels.
+
+    A width that the figure declares, such as that of a column of its venue, is taken
+    in place of that of the style.
+    """
     width, height = matplotlib.rcParams["figure.figsize"]
     letter = matplotlib.rcParams["font.size"] / 72
     columns = drawing.columns
-    if drawing.spec.kind == "lines" and columns == 1:
+    if drawing.spec.width:
+        width = drawing.spec.width
+    elif drawing.spec.kind == "lines" and columns == 1:
         width *= SINGLE
     height *= TALLER if columns < 3 else 1.0
     total = 0.0
