@@ -160,7 +160,6 @@ def candidates(study: Study, spec: FigureSpec) -> FigureData:
         "unassigned_points": "points without a near one",
         "nicv_best_k": "NICV of the best k",
     }
-    titles = {name: title for name, title in titles.items() if name in rows}
     groups = rows.groupby(keys)
     counts = groups["n_centers"].agg(mean="mean", largest="max", seeds="size")
     means = groups[list(titles)].mean()
@@ -169,12 +168,8 @@ def candidates(study: Study, spec: FigureSpec) -> FigureData:
 
     # The sets of the captured balls are in the file alone.
     listed = rows.query("sweep == 'candidates'")["dataset"]
-    columns = ["dataset", "method", "mean", "largest", *titles, "seeds"]
-    printed = (
-        table.loc[table["dataset"].isin(listed), columns]
-        .replace({"method": PASSES})
-        .rename(columns=titles)
-    )
-    numbers = ["mean", *titles.values()]
-    printed[numbers] = printed[numbers].map(format_number)
-    return FigureData(table, rows, (), printed=printed)
+    numbers = ["mean", *titles]
+    printed = table[["dataset", "method", "mean", "largest", *titles, "seeds"]]
+    printed = printed.assign(**table[numbers].map(format_number))
+    printed = printed[table["dataset"].isin(listed)].replace({"method": PASSES})
+    return FigureData(table, rows, (), printed=printed.rename(columns=titles))
