@@ -118,11 +118,9 @@ def _as_mask(holds: np.ndarray, mask: Mask) -> np.ndarray:
 def _correlation(x: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Spearman's correlation with x, 0 where all values are equal."""
     _require(len(x), MIN_POINTS, "values", "that a trend needs")
-    ranks = stats.rankdata(values, axis=1)
-    places = stats.zscore(stats.rankdata(x))
     with np.errstate(invalid="ignore"):
-        correlation = stats.zscore(ranks, axis=1) @ places / len(x)
-    return np.nan_to_num(correlation)
+        correlation = np.corrcoef(stats.rankdata(x), stats.rankdata(values, axis=1))
+    return np.nan_to_num(correlation[0, 1:])
 
 
 def _require(
