@@ -213,7 +213,8 @@ def _choose_ticks(axes: Axes, grid: np.ndarray, spec: FigureSpec) -> np.ndarray:
     """
     places = grid if spec.x_scale == "linear" else np.log(grid)
     longest = max(len(short_number(value)) for value in grid)
-    distance = np.ptp(places) * _label_share(axes, longest)
+    # Differences of values are rounded.
+    distance = np.ptp(places) * _label_share(axes, longest) - 1e-9
     chosen = [0]
     for index in range(1, grid.size):
         if places[index] - places[chosen[-1]] >= distance:
