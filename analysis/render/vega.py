@@ -59,9 +59,16 @@ def _view(panel: Panel) -> Json:
             view["layer"].append(layer)
 
     x = spec.x if spec.kind == "lines" else spec.row
-    titles = {"panel": "panel", "dataset": "data set", "hue": spec.hue}
-    titles |= {"style": spec.style or "style", "place": x, "value": spec.value}
-    titles |= {"interval": TEMPLATES["intervals"][spec.interval]} | TEMPLATES["tooltip"]
+    titles = {
+        "panel": "panel",
+        "dataset": "data set",
+        "hue": spec.hue,
+        "style": spec.style or "style",
+        "place": x,
+        "value": spec.value,
+        "interval": TEMPLATES["intervals"][spec.interval],
+        **TEMPLATES["tooltip"],
+    }
     shown = set().union(*records)
     view["encoding"]["tooltip"] = [
         {"field": name, "title": title.replace("_", " "), "type": "nominal"}
@@ -130,7 +137,8 @@ def _lines(panel: Panel, encoding: Json, layers: list[Json]) -> list[Json]:
                 "place": panel.names.get(x, spec.format_name(x)),
                 "curve": f"{row.get('style')} {row.get('curve')}",
             }
-            low, high = rounded(row["shown_low"]), rounded(row["shown_high"])
+            low = rounded(row["shown_low"])
+            high = rounded(row["shown_high"])
             if low < high:
                 record |= {"from": low, "to": high}
         records.append(record)
@@ -198,11 +206,15 @@ def _heatmap(panel: Panel, encoding: Json, layers: list[Json]) -> list[Json]:
     records = []
     for row, record in _records(panel):
         record.pop("hue", None)
-        at, place = name(row["x"]), name(row["row"])
-        records.append(
-            record
-            | {"at": at, "row": place, "place": f"{place}, {at}", "text": row["text"]}
-        )
+        at = name(row["x"])
+        place = name(row["row"])
+        record |= {
+            "at": at,
+            "row": place,
+            "place": f"{place}, {at}",
+            "text": row["text"],
+        }
+        records.append(record)
     return records
 
 
