@@ -75,7 +75,7 @@ figures: setup   ## draw the figures of the papers' pages from what is stored: P
 audit: setup     ## attack every method and write docs/audit.md: PAIRS= RUNS= RESULTS=
 	$(PKM) audit all view=replay,residuals,blackbox pairs=$(PAIRS) runs=$(RUNS) results=$(RESULTS); \
 		status=$$?; test $$status -le 1 && \
-		$(RUN) -m pkm.analysis.pages.audit_page $(RESULTS)/audit.jsonl docs && exit $$status
+		$(RUN) tools/audit_page.py $(RESULTS)/audit.jsonl docs && exit $$status
 
 # The tests of one file share a process and what it has made.
 PYTEST = $(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest -n 2

@@ -28,7 +28,7 @@ from pkm.analysis.claims.findings import (
 from pkm.analysis.claims.reported import parse_number
 from pkm.analysis.tables.planted import parse_planted_names
 from pkm.analysis.tables.statistics import area, resampled_means
-from pkm.analysis.tables.study import SeedMatrix, Study, matches
+from pkm.analysis.tables.study import SeedMatrix, Study, concatenate, matches
 
 #: Keys that select what is compared.
 SELECTION = (
@@ -133,6 +133,8 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
         name: None if values == "any" else context.resolve(values)
         for name, values in check["over"].items()
     }
+    if isinstance(check["metric"], list):
+        over["metric"] = check["metric"]
     matrix = _select_matrix(study, check, over, context)
     gaps = ""
     if "share_of_runs" in check:
@@ -200,9 +202,17 @@ def _select_matrix(
     study: Study, check: Mapping, over: Mapping[str, list | None], context: Context
 ) -> SeedMatrix:
     """Return the stored cells that a check is about, with its further columns."""
-    matrix = study.matrix(check["sweep"], check["metric"])
-    if not len(matrix.cells):
+    matrices = [
+        study.matrix(check["sweep"], metric) for metric in as_list(check["metric"])
+    ]
+    stored = [
+        replace(matrix, cells=matrix.cells.assign(metric=matrix.metric))
+        for matrix in matrices
+        if len(matrix.cells)
+    ]
+    if not stored:
         raise MissingRows(context.explain_missing(check["sweep"]))
+    matrix = concatenate(stored)
     matrix = area(matrix) if check.get("area") else matrix.broadcast()
     cells = with_columns(matrix.cells, check.get("columns", {}))
 
@@ -310,7 +320,9 @@ def _describe_missing(
     n_available = len(keys[compared].drop_duplicates())
     counts = [len(check["left"]), len(check.get("right", "1"))]
     counts += map(len, listed.values())
-    n_expected = check.get("expected", math.prod(counts))
+    n_expected = math.prod(counts)
+    if "expected" in check:
+        n_expected = check["expected"] * len(as_list(check["metric"]))
     if n_available >= n_expected:
         return ""
 
@@ -342,8 +354,6 @@ def measure_ratios(study: Study, check: Mapping, context: Context) -> BootstrapV
 
     A list of metrics gives the comparisons of each one, with a column `metric`.
     """
-    if isinstance(check["metric"], list):
-        return _join_metrics(study, check, context)
     if "numbers" not in check:
         return divide_pairs(find_pairs(study, check, context), check)
     reported = context.reported[check["numbers"]]
@@ -374,33 +384,6 @@ def _read_smallest(cells: Sequence[Mapping], names: list[str]) -> dict[str, floa
         if values:
             smallest[cell["dataset"]] = min(values)
     return smallest
-
-
-def _join_metrics(study: Study, check: Mapping, context: Context) -> BootstrapValues:
-    """Join the comparisons of several metrics."""
-    measured = []
-    missing = []
-    for metric in check["metric"]:
-        try:
-            bootstrap = measure_ratios(study, check | {"metric": metric}, context)
-        except MissingRows:
-            missing.append(f"no stored rows of metric {metric}")
-            continue
-        cases = bootstrap.cases.assign(metric=metric)
-        measured.append(replace(bootstrap, cases=cases))
-        missing.append(bootstrap.missing)
-    if not measured:
-        raise MissingRows(context.explain_missing(check["sweep"]))
-
-    cases = [bootstrap.cases for bootstrap in measured]
-    return BootstrapValues(
-        values=np.hstack([bootstrap.values for bootstrap in measured]),
-        cases=pd.concat(cases, ignore_index=True),
-        seeds=np.concatenate([bootstrap.seeds for bootstrap in measured]),
-        missing=join_texts(*dict.fromkeys(missing)),
-        name=measured[-1].name,
-        complete=np.concatenate([bootstrap.complete for bootstrap in measured]),
-    )
 
 
 def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:

@@ -272,20 +272,20 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
         table = table[table["dataset"].isin(context.resolve(check["over"]))]
 
     # What cannot be compared is no part of the claim; more runs would supply the rest.
-    counts = table["verdict"].value_counts()
-    others = counts.drop(list(reported.JUDGED), errors="ignore")
+    is_judged = table["verdict"].isin(reported.JUDGED)
+    judged = table[is_judged]
+    n_judged = len(judged)
+    others = table.loc[~is_judged, "verdict"].value_counts()
     texts = {name: f"{count} numbers {name}" for name, count in others.items()}
     others_text = "; ".join(texts.values())
-    more_runs = [NOT_RUN, reported.FEW_SEEDS]
-    missing = join_texts(*(texts.get(name, "") for name in more_runs))
-    n_absent = int(counts.reindex(more_runs, fill_value=0).sum())
-    within, better, worse = counts.reindex(reported.JUDGED, fill_value=0)
-    n_judged = int(within + better + worse)
     if not n_judged:
         none = f"none of {len(table)} reported numbers can be judged"
         raise MissingRows(f"{none}: {others_text}")
-
-    judged = table[table["verdict"].isin(reported.JUDGED)]
+    more_runs = [NOT_RUN, reported.FEW_SEEDS]
+    missing = join_texts(*(texts.get(name, "") for name in more_runs))
+    n_absent = table["verdict"].isin(more_runs).sum()
+    counts = judged["verdict"].value_counts()
+    within, better, worse = counts.reindex(reported.JUDGED, fill_value=0)
     margin = check.get("margin", reported.NEAR_SHARE)
     n_near = sum(
         reported.is_near(number, margin) for number in judged.to_dict("records")

@@ -29,9 +29,9 @@ import json
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from scipy import stats
 
 from pkm.analysis.claims.findings import MissingRows
-from pkm.analysis.tables.inference import rank_correlation
 from pkm.names import suggestion
 
 Mask = np.ndarray | None
@@ -118,8 +118,9 @@ def _as_mask(holds: np.ndarray, mask: Mask) -> np.ndarray:
 def _correlation(x: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Spearman's correlation with x, 0 where all values are equal."""
     _require(len(x), MIN_POINTS, "values", "that a trend needs")
-    correlation = rank_correlation(x.astype(float), values)
-    return np.nan_to_num(correlation)
+    with np.errstate(invalid="ignore"):
+        correlation = np.corrcoef(stats.rankdata(x), stats.rankdata(values, axis=1))
+    return np.nan_to_num(correlation[0, 1:])
 
 
 def _require(

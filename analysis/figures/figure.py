@@ -87,6 +87,7 @@ class FigureSpec:
     frame: str = ""
     transform: str = ""
     expected: Entries = _empty()
+    reported: Texts = ()
 
     # Statistic
     value: Literal["mean", "median", "cost", "excess", "ratio", "raw"] = "mean"
@@ -110,6 +111,7 @@ class FigureSpec:
     share_y: bool = False
 
     # Look
+    width: float = 0.0
     styles: Any = _empty()
     variants: Entries = _empty()
     bands: Literal["area", "bars"] = "area"
@@ -118,6 +120,7 @@ class FigureSpec:
     dodge: bool = False
     x_scale: Literal["linear", "log", "log2"] = "linear"
     x_reversed: bool = False
+    x_ticks: tuple[float, ...] = ()
     y_scale: Literal["auto", "linear", "log", "symlog"] = "auto"
     y_zero: bool = False
     y_reversed: bool = False

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.claim import adapt_study
+from pkm.analysis.claims.claim import adapt_study, read_claims
 from pkm.analysis.claims.comparisons import divide_pairs, find_pairs
 from pkm.analysis.claims.findings import NO_GAPS, Context, MissingRows
+from pkm.analysis.claims.reported import list_cells, with_means
 from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import (
@@ -109,6 +110,8 @@ def make_figure_data(study: Study, spec: FigureSpec) -> FigureData:
     """Return what a figure shows of a study."""
     study, _ = adapt_study(study, NO_GAPS, spec.paper)
     data = _call(study, spec) if spec.frame else select(study, spec)
+    if spec.reported:
+        data = replace(data, table=_add_reported(data.table, spec))
     if spec.transform and len(data.table):
         transform = spec.function(spec.transform)
         data = replace(data, table=transform(data.table))
@@ -121,6 +124,14 @@ def _call(study: Study, spec: FigureSpec) -> FigureData:
     """Return what the function of a figure or a panel makes."""
     result = spec.function(spec.frame)(study, spec)
     return result if isinstance(result, FigureData) else FigureData(result)
+
+
+def _add_reported(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+    """Add the means that the paper reports of the first metric, by set and method."""
+    entries = read_claims(spec.paper)["reported"]
+    refuse_unknown(spec.reported, entries, f"{spec}: reported")
+    cells = [cell for name in spec.reported for cell in list_cells(entries[name])]
+    return with_means(table, cells, spec.metric[0])
 
 
 # Selection

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from pkm.analysis.figures.figure import FigureResult, FigureSpec, checked
 from pkm.analysis.figures.frames import FigureData, print_rows
 from pkm.analysis.figures.texts import DASH, count_text, format_number
 from pkm.analysis.pages.audits import NO_POWER, Audit, table
 from pkm.analysis.render.draw import render
+from pkm.yaml_files import read_file
 
-#: What is drawn, and how.
 FIGURE = Path(__file__).with_name("audit_figure.yaml")
 #: Ratios beyond are drawn there with their value.
 MAX_RATIO = 2.0
@@ -35,8 +34,7 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
     -------
     FigureResult
     """
-    keys = yaml.safe_load(FIGURE.read_text(encoding="utf-8"))
-    spec = FigureSpec(paper="audit", name="audit", **checked(str(FIGURE), keys))
+    spec = read_spec()
     numbers = table(audits)
     runs = numbers.loc[numbers["n_runs"] > 0, "n_runs"]
     fields = {
@@ -47,6 +45,12 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
     printed = _formatted(numbers, spec)
     frame = FigureData(_marks(audits), None, _gaps(audits), fields, printed)
     return render(frame, spec)
+
+
+def read_spec() -> FigureSpec:
+    """Read what is drawn, and how."""
+    keys = checked(str(FIGURE), read_file(FIGURE))
+    return FigureSpec(paper="audit", name="audit", **keys)
 
 
 def _marks(audits: Sequence[Audit]) -> pd.DataFrame:

@@ -7,8 +7,7 @@ from ``conf/paper/<paper>/claims.yaml``.
 
 import gzip
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -110,23 +109,24 @@ def build(
             f"rows is empty: run the sweeps of paper={paper!r} before its report"
         )
     study = Study(rows)
-    report = Report(Path(out), f"{paper}/{{}} profile={profile}")
-    report.clear()
+    out = Path(out)
+    #: The command that runs the cells behind a figure or a claim again.
+    verify = f"pkm verify {paper}/{{}} profile={profile}".format
+    _clear(out)
 
     # Draw the figures.
-    figures = [
-        report.write_figure(spec.name, draw(study, spec))
-        | {"title": spec.title, "in_paper": spec.in_paper}
-        for spec in specs
-    ]
-    charts = [figure["chart"] for figure in figures]
+    figures = []
+    for spec in specs:
+        facts = {"title": spec.title, "command": verify(spec.name)}
+        figure = _write_figure(out, spec.name, draw(study, spec)) | facts
+        figures.append(figure | {"spec": spec})
+    drawn = [figure for figure in figures if figure["drawing"]]
     audit = None
     audited = audited or {}
     audits_of_rows = audits.select(audited, study.cells)
     if audits_of_rows:
-        audit = report.write_figure("audit", draw_audit(audits_of_rows))
-        audit |= {"title": "What the audit found", "command": "make audit"}
-        charts.append(audit["chart"])
+        facts = {"title": "What the audit found", "command": "make audit"}
+        audit = _write_figure(out, "audit", draw_audit(audits_of_rows)) | facts
 
     # Judge the claims.
     findings = verdicts.evaluate_claims(study, paper, missing)
@@ -134,15 +134,10 @@ def build(
     if findings:
         formatted = overview[["id", "verdict", "comparisons", "seeds"]].astype(str)
         caption = f"Claims of {content['title']}"
-        write(overview, report.tables, "claims", formatted, caption)
-    report.write_summary(study)
+        write(overview, out / "tables", "claims", formatted, caption)
+    _write_summary(out, study)
     totals = verdicts.count_verdicts(overview)
     of_paper = overview[overview["about"] == "paper"]
-    partial = of_paper.groupby("verdict")["partial"].sum()
-    counts = [
-        (verdict, count, int(partial.get(verdict, 0)))
-        for verdict, count in totals["paper"].items()
-    ]
 
     # Write the page.
     privacy = privacy_table(study, audited)
@@ -150,29 +145,27 @@ def build(
     extent = _extent(rows, study)
     html = render(
         "report.html.jinja",
-        title=content["title"],
-        reference=content["reference"],
-        claims=[report.write_claim(verdict) for verdict in findings],
-        counts=counts,
+        paper=content,
+        claims=[_write_claim(out, verdict, verify) for verdict in findings],
+        counts=totals["paper"],
+        partial_counts=of_paper.groupby("verdict")["partial"].sum().to_dict(),
         code_counts=totals["code"],
-        order={verdict: order for order, verdict in enumerate(VERDICTS)},
+        verdicts=VERDICTS,
         partial=int(overview["partial"].sum()),
         level=LEVEL,
         min_seeds=MIN_SEEDS,
         repeats=BOOTSTRAP_REPEATS,
-        paper_figures=[figure for figure in figures if figure["in_paper"]],
-        further_figures=[figure for figure in figures if not figure["in_paper"]],
-        choices=_choices(figures),
+        paper_figures=[figure for figure in figures if figure["spec"].in_paper],
+        further_figures=[figure for figure in figures if not figure["spec"].in_paper],
+        choices=_choices(drawn),
         extent=extent,
         missing=lacking.to_dict("records"),
-        deviations=content["deviations"],
         privacy=privacy.to_dict("records"),
         audit=audit,
         flaws=flaws_in(privacy),
         environment=_environment(environment),
-        chart_script=chart_script() if any(charts) else "",
+        chart_script=chart_script() if drawn or audit else "",
     )
-    fronts = {spec.name for spec in specs if spec.front_page}
     summary = {
         "paper": paper,
         "profile": profile,
@@ -184,108 +177,77 @@ def build(
         "missing": lacking[["datasets", "cells", "command"]].to_dict("records"),
         "pictures": [
             {key: figure[key] for key in ("name", "title", "caption", "width")}
-            for figure in figures
-            if figure["name"] in fronts and figure["image"]
+            for figure in drawn
+            if figure["spec"].front_page
         ],
     }
     text = json.dumps(summary, indent=1, ensure_ascii=False)
-    atomic_write(report.out / SUMMARY, text.encode())
-    page = report.out / "index.html"
+    atomic_write(out / SUMMARY, text.encode())
+    page = out / "index.html"
     atomic_write(page, html.encode())
     return page
 
 
-@dataclass(frozen=True)
-class Report:
-    """Where the files of a report go, and what its commands verify."""
+def _clear(out: Path) -> None:
+    """Remove what an earlier report wrote."""
+    for folder in (out / "figures", out / "tables"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            if path.is_file() and path.suffix in _WRITTEN_SUFFIXES:
+                path.unlink()
 
-    out: Path
-    target: str
 
-    @property
-    def tables(self) -> Path:
-        """Folder of the tables."""
-        return self.out / "tables"
-
-    def command(self, name: str) -> str:
-        """Return the command that runs the cells behind a figure or a claim again."""
-        return f"pkm verify {self.target.format(name)}"
-
-    def clear(self) -> None:
-        """Remove what an earlier report wrote."""
-        for folder in (self.out / "figures", self.tables):
-            folder.mkdir(parents=True, exist_ok=True)
-            for path in folder.iterdir():
-                if path.is_file() and path.suffix in _WRITTEN_SUFFIXES:
-                    path.unlink()
-
-    def write_figure(
-        self,
-        name: str,
-        result: FigureResult,
-    ) -> dict[str, Any]:
-        """Write image and table of a figure; return what the template needs of them."""
-        missing = missing_text(result.missing)
-        caption = f"{result.caption} {missing}".strip()
-        write(result.table, self.tables, name, result.formatted, caption)
-        context = {
-            "name": name,
-            "caption": result.caption,
-            "command": self.command(name),
-            "missing": missing,
-            "n_missing": len(result.missing),
-            "substitutes": result.substitutes,
-            "image": None,
-            "width": 0,
-            "chart": None,
-            "packed": None,
-            "table": None,
-        }
-        if result.drawing is None:
-            if len(result.formatted):
-                context["table"] = result.formatted.to_dict("split")
-            return context
-        # No PDF, which would take as long again: `pkm figure` writes it.
-        png = plot.save(plot.plot(result.drawing), "png")
-        (self.out / "figures" / f"{name}.png").write_bytes(png)
-        image = {"image": embedded(png), "width": web_width(png)}
-        chart = vega.chart(result.drawing)
-        return context | image | {"chart": chart, "packed": packed(chart)}
-
-    def write_summary(self, study: Study) -> None:
-        """Write every mean of every sweep and metric as one CSV."""
-        names = product(study.sweeps, study.metrics)
-        matrices = [study.matrix(*name) for name in names]
-        means = [summarize(matrix) for matrix in matrices if len(matrix.cells)]
-        if means:
-            table = pd.concat(means, ignore_index=True).drop(columns="charges")
-            table.to_csv(self.tables / "summary.csv", index=False)
-
-    def write_claim(self, verdict: verdicts.Verdict) -> dict[str, Any]:
-        """Write the evidence of a claim; return what the template says of it."""
-        finding = verdict.finding
-        name = verdict.claim.id.split("/")[-1]
-        context = vars(verdict.claim) | vars(finding)
-        context |= {
-            "short": name,
-            "command": self.command(name),
-            "partial": verdict.partial,
-            "evidence": [],
-            "evidence_lines": len(finding.evidence),
-            "evidence_file": None,
-        }
-        if len(finding.evidence):
-            file = f"tables/claim_{name}.csv"
-            finding.evidence.to_csv(self.out / file, index=False)
-            decisive = _decisive(finding.evidence)
-            context |= {"evidence": decisive, "evidence_file": file}
+def _write_figure(out: Path, name: str, result: FigureResult) -> dict[str, Any]:
+    """Write image and table of a figure; return what the template needs of them."""
+    missing = missing_text(result.missing)
+    caption = f"{result.caption} {missing}".strip()
+    write(result.table, out / "tables", name, result.formatted, caption)
+    context = vars(result) | {"name": name, "missing_text": missing}
+    if result.drawing is None:
         return context
+    # No PDF, which would take as long again: `pkm figure` writes it.
+    png = plot.save(plot.plot(result.drawing), "png")
+    (out / "figures" / f"{name}.png").write_bytes(png)
+    chart = vega.chart(result.drawing)
+    return context | {
+        "image": embedded(png),
+        "width": web_width(png),
+        "chart": chart,
+        "packed": packed(chart),
+    }
+
+
+def _write_summary(out: Path, study: Study) -> None:
+    """Write every mean of every sweep and metric as one CSV."""
+    names = product(study.sweeps, study.metrics)
+    matrices = [study.matrix(*name) for name in names]
+    means = [summarize(matrix) for matrix in matrices if len(matrix.cells)]
+    if means:
+        table = pd.concat(means, ignore_index=True).drop(columns="charges")
+        table.to_csv(out / "tables" / "summary.csv", index=False)
+
+
+def _write_claim(
+    out: Path, verdict: verdicts.Verdict, verify: Callable[[str], str]
+) -> dict[str, Any]:
+    """Write the evidence of a claim; return what the template says of it."""
+    evidence = verdict.finding.evidence
+    name = verdict.claim.id.split("/")[-1]
+    if len(evidence):
+        evidence.to_csv(out / "tables" / f"claim_{name}.csv", index=False)
+    return {
+        **vars(verdict.claim),
+        **vars(verdict.finding),
+        "short": name,
+        "command": verify(name),
+        "partial": verdict.partial,
+        "decisive": _decisive(evidence),
+    }
 
 
 def _choices(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, list[str]]]:
     """Return field, label and values of what charts can be filtered by: two or more."""
-    charts = [figure["chart"] for figure in figures if figure["chart"]]
-    panels = [panel for chart in charts for panel in chart["concat"]]
+    panels = [panel for figure in figures for panel in figure["chart"]["concat"]]
     records = [record for panel in panels for record in panel["data"]["values"]]
     choices = []
     for field, label in CHOICES.items():

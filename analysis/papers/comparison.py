@@ -16,35 +16,10 @@ from pkm.analysis.tables.study import Study
 EPSILON = 1.0  # of figures that show one; where it was not run, the nearest is shown
 N_DIAGRAMS = 3  # epsilons at which differences are shown
 FACTORS = (1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)  # of the best, in profiles
-#: Bounds and zoom of the four settings that every method was run in.
-SETTINGS = {
-    "declared bounds": {"bounds_factor": 1.0, "zoomed": False},
-    "declared bounds, with a zoom": {"bounds_factor": 1.0, "zoomed": True},
-    "ten times wider": {"bounds_factor": 10.0, "zoomed": False},
-    "ten times wider, with a zoom": {"bounds_factor": 10.0, "zoomed": True},
-}
-#: Sweeps of each accounting, and the epsilon that a run counts for, as a multiple of
-#: its own. A replacement is two changes of zero-out adjacency: twice epsilon, and delta
-#: (1 + e^epsilon) times as large.
-ACCOUNTING = {
-    "zero-out, δ = 1e-6": ((), 1.0),
-    "zero-out, δ = 1 / n^1.1": (("smaller_delta",), 1.0),
-    "replace-one, δ = 1e-6": (("replace_one",), 2.0),
-}
 #: Methods with a parameter that was chosen on data sets of the comparison.
 TUNED = ("dpm_merged", "dpm")
 #: What says how a method is drawn.
 STYLE_COLUMNS = ["method", "label", "color", "marker"]
-#: Numbers of mean ranks.
-RANKS = [
-    "value",
-    "low",
-    "high",
-    "epsilon",
-    "datasets",
-    "friedman_p",
-    "critical_difference",
-]
 INSUFFICIENT = "‡"
 _INSUFFICIENT_TEXT = (
     f"{INSUFFICIENT} No bucket could pass its threshold with so few records: the "
@@ -88,7 +63,7 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> FigureData:
     labels = map(label, in_order(table["method"], spec.order))
     table = table.assign(
         row=_as_listed(rows),
-        x=pd.Categorical(table["label"], _unique(labels)),
+        x=pd.Categorical(table["label"], list(dict.fromkeys(labels))),
     )
     fields = {
         "epsilon": f"{epsilon:g}",
@@ -118,12 +93,12 @@ def _read_ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
     Of methods that the figure lists, on the data sets on which the first of them has
     results.
     """
-    table = ranking.ratios(study, spec.sweep, **spec.where)
+    table = _with_styles(study, spec, ranking.ratios(study, spec.sweep, **spec.where))
     if spec.methods:
         table = table[table["method"].isin(spec.methods)]
         first = table[table["method"] == spec.methods[0]]
         table = table[table["dataset"].isin(first["dataset"])]
-    return _with_styles(study, spec, table)
+    return table.reset_index(drop=True)
 
 
 def _with_styles(
@@ -158,14 +133,9 @@ def _make_labels(cells: pd.DataFrame) -> Callable[[str], str]:
     return label
 
 
-def _unique(names: Iterable[str]) -> list[str]:
-    """Return names without duplicates, in the order of their first appearance."""
-    return list(dict.fromkeys(names))
-
-
 def _as_listed(names: Iterable[str]) -> pd.Categorical:
     """Return names as categories in the order of their first appearance."""
-    return pd.Categorical(names, _unique(names))
+    return pd.Categorical(names, list(dict.fromkeys(names)))
 
 
 def _describe_missing(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
@@ -254,8 +224,7 @@ def _mean_ranks(
                 for epsilon in grid
             ]
     if not ranks:
-        return pd.DataFrame(columns=[*STYLE_COLUMNS, *RANKS, "panel", "hue", "x"])
-
+        return pd.DataFrame({"value": [], "epsilon": [], "panel": []})
     rows = pd.concat(ranks, ignore_index=True).rename(columns={"mean_rank": "value"})
     rows = _merge_styles(rows, table)
     return rows.assign(hue=rows["method"], x=rows["epsilon"])
@@ -271,6 +240,8 @@ def critical_differences(study: Study, spec: FigureSpec) -> FigureData:
     """Mean ranks at a few epsilons, with half of the critical difference as bars."""
     data = mean_ranks(study, spec)
     ranks = data.table
+    if not len(ranks):
+        return data
     grid = np.unique(ranks["epsilon"])
     chosen = np.linspace(0, grid.size - 1, min(N_DIAGRAMS, grid.size)).round()
     is_chosen = ranks["epsilon"].isin(grid[chosen.astype(int)])
@@ -304,29 +275,30 @@ def _describe_test(p_value: float, critical: float) -> str:
 def ranks_by_accounting(study: Study, spec: FigureSpec) -> FigureData:
     """Mean ranks under other accounting, on the data sets that all of it was run on."""
     tables = {}
-    for title, (sweeps, multiple) in ACCOUNTING.items():
-        table = _with_styles(study, spec, ranking.ratios(study, sweeps))
+    for title in spec.panels:
+        part = spec.part(title)
+        table = _read_ratios(study, part)
+        multiple = part.compare.get("times", 1.0)
         tables[title] = table.assign(epsilon=table["epsilon"] * multiple)
     sets = [set(ranking.private(table)["dataset"]) for table in tables.values()]
     shared = sorted(set.intersection(*sets))
 
-    ranks = []
-    for title, table in tables.items():
-        table = table[table["dataset"].isin(shared)]
-        ranks.append(_mean_ranks(table, spec, {title: shared}))
+    ranks = [
+        _mean_ranks(table[table["dataset"].isin(shared)], spec, {title: shared})
+        for title, table in tables.items()
+    ]
     table = pd.concat(ranks, ignore_index=True)
-    table = table.assign(panel=pd.Categorical(table["panel"], list(tables)))
     return FigureData(table, fields={"sets": f"{len(shared)}"})
 
 
 # Profiles
 
 
-def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
+def profiles(study: Study, spec: FigureSpec) -> FigureData:
     """Share of settings within a factor of the best, by bounds and zoom."""
     profiles = []
-    for title, setting in SETTINGS.items():
-        table = _with_styles(study, spec, ranking.ratios(study, **setting))
+    for title in spec.panels:
+        table = _read_ratios(study, spec.part(title))
         private = table.query("notion != 'none'")
         for group, names in _group_datasets(private).items():
             rows = _merge_styles(ranking.profile(table, names, FACTORS), table)
@@ -339,15 +311,16 @@ def profiles(study: Study, spec: FigureSpec) -> pd.DataFrame:
             if rows["method"].nunique() > 1:
                 profiles.append(rows)
     if not profiles:
-        return pd.DataFrame({"value": []})
+        return FigureData(pd.DataFrame({"value": []}))
     table = pd.concat(profiles, ignore_index=True)
     methods = in_order(table["method"], spec.order)
-    return table.assign(
+    table = table.assign(
         value=table["share"],
         x=table["factor"],
         hue=pd.Categorical(table["method"], methods),
         panel=_as_listed(table["panel"]),
     )
+    return FigureData(table, missing=())
 
 
 # Best methods and times

@@ -99,12 +99,6 @@ def _quality_text(row: Mapping[str, Any], letters: Mapping[str, str]) -> str:
     return f"{measured} | {row['reported']}: {verdict}{marks}"
 
 
-def with_reported(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the KMeans distances that the paper reports."""
-    cells = REPORTED["quality"]["cells"]
-    return reported.with_means(table, cells, "norm_kmeans_distance")
-
-
 # Times
 
 

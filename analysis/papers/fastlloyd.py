@@ -77,6 +77,22 @@ CLIENTS = (2, 4, 8)
 LATENCIES = (0.25, 25.0)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SHAPE = ["n", "k", "d"]
+#: Columns of the tables of federated cells.
+SETTINGS = [
+    "sweep",
+    "method",
+    "dataset",
+    *SHAPE,
+    "epsilon",
+    "clients",
+    "network",
+    "latency_ms",
+    "word_bytes",
+    "split",
+    "transport",
+    "iterations",
+    "seeds",
+]
 #: Columns of Table 3, with the measured numbers as they are written.
 QUANTITIES = {
     "iteration_ms": ("ms per iteration", "{:.4g}"),
@@ -206,25 +222,9 @@ def parties(study: Study, spec: FigureSpec) -> FigureData:
     table = table.sort_values(order, kind="stable", ascending=is_ascending)
     of_paper = table[table["method"] == TABLE3["method"]]
     missing = _describe_missing(of_paper, product(LATENCIES, CLIENTS))
-    names = [
-        "sweep",
-        "method",
-        "dataset",
-        *SHAPE,
-        "epsilon",
-        "clients",
-        "network",
-        "latency_ms",
-        "setting",
-        "title",
-        "word_bytes",
-        "split",
-        "transport",
-        "iterations",
-        "seeds",
-    ]
-    names += [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
+    measured = [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
     values = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
+    names = [*SETTINGS, "setting", "title", *measured]
     renamed = table[names].rename(columns=values)
     return FigureData(renamed, study.cells, missing, {"parties": transports(table)})
 
@@ -262,24 +262,15 @@ def iteration_costs(study: Study, spec: FigureSpec) -> FigureData:
     """Milliseconds of FastLloyd's iterations with 8-byte words, whole and in parts."""
     table = costs(study)
     selector = {"method": TABLE3["method"], "split": "balanced", "word_bytes": 8}
+    selector |= spec.where
     # Where a cell was run with both transports, processes come before threads.
     table = (
         table[matches(table, selector)]
         .sort_values("transport", kind="stable")
         .drop_duplicates(["dataset", "clients", "latency_ms"])
     )
-    columns = [
-        "sweep",
-        "dataset",
-        *SHAPE,
-        "clients",
-        "network",
-        "latency_ms",
-        "transport",
-        "seeds",
-    ]
     by_quantity = [
-        table[columns].assign(
+        table[SETTINGS].assign(
             quantity=name, value=table[name], half_width=table[f"{name}_half_width"]
         )
         for name in spec.extra_columns

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,39 +16,15 @@ from pkm.analysis.figures.texts import DASH, format_number, not_run_texts
 from pkm.analysis.tables.statistics import percentile_interval
 from pkm.analysis.tables.study import Study, matches
 
-CONTENT = read_claims("kaplan-stemmer")
+ROWS = read_claims("kaplan-stemmer")["reported"]["table1"]
 PASSES = {
     "kaplan_stemmer_candidates": "two passes",
     "kaplan_stemmer_candidates_one_pass": "one pass",
 }
-# Table 1: factor and additive bound of every row, without logarithms, epsilon and
-# constants, which the paper's table leaves out too.
-BOUNDS = {
-    "feldman2009": ("sqrt(d)", "(k * d) ** (2.0 * d)"),
-    "nock2016": ("log(k)", "n / log(n) ** 2"),
-    "feldman2017": ("k * log(n)", "sqrt(d) * k**1.5"),
-    "balcan2017": ("log(n) ** 3", "d + k**2.0"),
-    "nissim_stemmer2018": ("k", "d**0.51 * k**1.51"),
-    "this_work": ("1.0", "k**1.01 * d**0.51 + k**1.5"),
-}
-#: Rows of Table 1 that are implemented.
-IMPLEMENTED: dict[str, dict[str, Any]] = {
-    "balcan2017": {"method": "balcan"},
-    "this_work": {"method": "kaplan_stemmer", "radius": 1.0},
-}
-#: Of what is measured: sweeps, quantity along which, and value.
-EXPONENTS = {
-    "factor over n": (("n", "n_rivals", "n_long"), "n", "ratio"),
-    "factor over k": (("k",), "k", "ratio"),
-    "factor over d": (("d",), "d", "ratio"),
-    "additive over n": (("n_points", "n_points_rivals", "n_points_long"), "n", "cost"),
-    "additive over k": (("k_points", "k_points_rivals"), "k", "cost"),
-    "additive over d": (("d_points",), "d", "cost"),
-}
 #: Sizes at which the slope of a bound is taken, but for the one along which.
 SIZES = {"n": 1e5, "k": 8, "d": 8}
 
-Measured = Mapping[str, Mapping[str, BootstrapValues]]
+Curves = Mapping[str, BootstrapValues]
 
 
 # Table 1
@@ -57,75 +32,64 @@ Measured = Mapping[str, Mapping[str, BootstrapValues]]
 
 def table1(study: Study, spec: FigureSpec) -> FigureData:
     """Reported bounds, their slopes over the measured ranges, and measured slopes."""
-    measured = {name: _measure(study, *what) for name, what in EXPONENTS.items()}
-    rows = CONTENT["reported"]["table1"]
-    table = pd.DataFrame([_lay_out(row, measured) for row in rows])
-
-    printed = table[["method", "factor (paper)", "additive error (paper)"]]
+    names = ["reference", "factor", "additive"]
+    headings = ["method", "factor (paper)", "additive error (paper)"]
+    table = pd.DataFrame(ROWS)[names].set_axis(headings, axis=1)
+    printed = table
     ranges = []
-    for name, (_, along, _) in EXPONENTS.items():
-        bound = table[f"{name}: bound"]
-        slope = table[f"{name}: measured"]
-        both = bound.where(slope == DASH, bound + " / " + slope)
+    seeds = []
+    missing = []
+    over_bounds: dict[str, float] = {}
+    for name in spec.panels:
+        part = spec.part(name)
+        curves = _measure(study, part)
+        longest = next(iter(curves.values()), None)
+        bounds = []
+        slopes = []
+        for row in ROWS:
+            own = curves.get(row["key"])
+            bound = row[name.partition(" ")[0] + "_bound"]
+            bounds.append(_bound_slope(bound, part.x, own or longest))
+            slopes.append(_slope_text(own, part.x))
+            if "times" in part.compare and own is not None and _has_slope(own):
+                ratio = own.values[0] / _evaluate_bound(bound, own.extra_columns)
+                largest = over_bounds.get(row["reference"], 0.0)
+                over_bounds[row["reference"]] = max(largest, ratio.max())
+        pairs = zip(bounds, slopes, strict=True)
+        both = [" / ".join(filter(DASH.__ne__, pair)) or DASH for pair in pairs]
+        table = table.assign(**{f"{name}: bound": bounds, f"{name}: measured": slopes})
         printed = printed.assign(**{name: both})
-        if "this_work" in measured[name]:
-            x = measured[name]["this_work"].extra_columns[along]
+        seeds += [int(curve.seeds.min()) for curve in curves.values()]
+        if not curves:
+            missing.append(name)
+        if "this_work" in curves:
+            x = curves["this_work"].extra_columns[part.x]
             ranges.append(f"{name} from {x.min():g} to {x.max():g}")
-
-    over_bounds = []
-    for row in rows:
-        largest = _largest_over_bound(row["key"], measured)
-        if largest:
-            over_bounds.append(f"{row['reference']} {format_number(largest)}")
-    curves_of_all = [curve for curves in measured.values() for curve in curves.values()]
-    seeds = [int(curve.seeds.min()) for curve in curves_of_all]
+    over_texts = [
+        f"{name} {format_number(ratio)}" for name, ratio in over_bounds.items()
+    ]
     fields = {
-        "over_bounds": ", ".join(over_bounds),
+        "over_bounds": ", ".join(over_texts),
         "min_seeds": min(seeds, default=""),
         "ranges": "; ".join(ranges),
     }
-    missing = not_run_texts(name for name, curves in measured.items() if not curves)
-    return FigureData(table, study.cells, missing, fields, printed)
+    return FigureData(table, study.cells, not_run_texts(missing), fields, printed)
 
 
-def _measure(
-    study: Study, sweeps: tuple[str, ...], along: str, value: str
-) -> dict[str, BootstrapValues]:
+def _measure(study: Study, spec: FigureSpec) -> Curves:
     """Curves of the implemented rows that have stored rows."""
     check = {
-        "sweep": list(sweeps),
+        "sweep": list(spec.sweep),
         "metric": "nicv",
-        "over": {along: "any"},
+        "over": {spec.x: "any"},
         "columns": {name: name for name in SIZES},
     }
-    if value == "ratio":
-        check["relative_to"] = "kmeans"
-    else:
-        check["times"] = "n"
     curves = {}
-    for key, selector in IMPLEMENTED.items():
+    for key, selector in spec.curves.items():
         with suppress(MissingRows):
-            own_check = check | {"left": [selector]}
+            own_check = check | {"left": [selector], **spec.compare}
             curves[key] = measure_ratios(study, own_check, Context())
     return curves
-
-
-def _lay_out(row: Mapping[str, str], measured: Measured) -> dict[str, str]:
-    """Return one row of Table 1."""
-    texts = {
-        "method": row["reference"],
-        "factor (paper)": row["factor"],
-        "additive error (paper)": row["additive"],
-    }
-    factor, additive = BOUNDS[row["key"]]
-    for name, (_, along, value) in EXPONENTS.items():
-        curves = measured[name]
-        own = curves.get(row["key"])
-        bound = factor if value == "ratio" else additive
-        longest = own or next(iter(curves.values()), None)
-        texts[f"{name}: bound"] = _bound_slope(bound, along, longest)
-        texts[f"{name}: measured"] = _slope_text(own, along)
-    return texts
 
 
 def _has_slope(curve: BootstrapValues) -> bool:
@@ -158,17 +122,9 @@ def _bound_slope(bound: str, along: str, curve: BootstrapValues | None) -> str:
     return f"{slope:.2f}" if np.isfinite(slope) else DASH
 
 
-def _largest_over_bound(key: str, measured: Measured) -> float:
-    """Return the largest additive error over its bound; 0 where none is measured."""
-    _, additive = BOUNDS[key]
-    largest = 0.0
-    for name, (_, _, value) in EXPONENTS.items():
-        curve = measured[name].get(key)
-        if value == "cost" and curve is not None and _has_slope(curve):
-            sizes = curve.extra_columns[list(SIZES)].astype(float)
-            ratio = curve.values[0] / evaluate_expression(additive, dict(sizes))
-            largest = max(largest, ratio.max())
-    return largest
+def _evaluate_bound(bound: str, sizes: pd.DataFrame) -> pd.Series:
+    """Evaluate a bound at the sizes of some cells."""
+    return evaluate_expression(bound, dict(sizes[list(SIZES)].astype(float)))
 
 
 # Planted balls
@@ -181,8 +137,8 @@ def with_bound(table: pd.DataFrame) -> pd.DataFrame:
     """
     is_additive = table["panel"].str.startswith("additive")
     rows = table[is_additive & (table["hue"] == "kaplan_stemmer")]
-    _, additive = BOUNDS["this_work"]
-    bound = evaluate_expression(additive, dict(rows[list(SIZES)].astype(float)))
+    (additive,) = (row["additive_bound"] for row in ROWS if row["key"] == "this_work")
+    bound = _evaluate_bound(additive, rows)
     no_interval = dict.fromkeys(("low", "high", "half_width"), np.nan)
     bounds = rows.assign(hue="bound", value=bound, **no_interval)
     return pd.concat([table, bounds], ignore_index=True)
@@ -204,7 +160,6 @@ def candidates(study: Study, spec: FigureSpec) -> FigureData:
         "unassigned_points": "points without a near one",
         "nicv_best_k": "NICV of the best k",
     }
-    titles = {name: title for name, title in titles.items() if name in rows}
     groups = rows.groupby(keys)
     counts = groups["n_centers"].agg(mean="mean", largest="max", seeds="size")
     means = groups[list(titles)].mean()
@@ -213,12 +168,8 @@ def candidates(study: Study, spec: FigureSpec) -> FigureData:
 
     # The sets of the captured balls are in the file alone.
     listed = rows.query("sweep == 'candidates'")["dataset"]
-    columns = ["dataset", "method", "mean", "largest", *titles, "seeds"]
-    printed = (
-        table.loc[table["dataset"].isin(listed), columns]
-        .replace({"method": PASSES})
-        .rename(columns=titles)
-    )
-    numbers = ["mean", *titles.values()]
-    printed[numbers] = printed[numbers].map(format_number)
-    return FigureData(table, rows, (), printed=printed)
+    numbers = ["mean", *titles]
+    printed = table[["dataset", "method", "mean", "largest", *titles, "seeds"]]
+    printed = printed.assign(**table[numbers].map(format_number))
+    printed = printed[table["dataset"].isin(listed)].replace({"method": PASSES})
+    return FigureData(table, rows, (), printed=printed.rename(columns=titles))

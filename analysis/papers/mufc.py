@@ -168,9 +168,7 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> FigureData:
 
 
 def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
-    """Name K-FED with fewer clusters separately, and add the reported losses."""
-    cells = [*REPORTED["table1"]["cells"], *REPORTED["table2"]["cells"]]
-    table = reported.with_means(table, cells, "loss_ratio")
+    """Name K-FED with fewer clusters separately; no loss of it is reported."""
     is_few = table["sweep"] == "client_clusters"
     return table.assign(
         row=table["row"].mask(is_few, table["row"] + " (K' a client)"),

@@ -51,7 +51,12 @@ def render(data: FigureData, spec: FigureSpec) -> FigureResult:
     caption = [NOTHING]
     drawing = None
     if spec.kind != "table" and len(data.drawn):
-        drawing = Drawing(spec, tuple(_panels(data, spec, styles)), styles)
+        panels = tuple(_panels(data, spec, styles))
+        if spec.share_y and spec.kind == "lines":
+            # Panels with one axis of values are logarithmic together.
+            log = any(panel.log for panel in panels)
+            panels = tuple(replace(panel, log=log) for panel in panels)
+        drawing = Drawing(spec, panels, styles)
         notes = _notes(drawing.panels)
         fields.update(notes)
     if spec.kind == "table" or len(data.drawn):

@@ -1,7 +1,6 @@
 """Heat maps: a value by two quantities, written into its cells."""
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import Any
 
 import matplotlib
@@ -17,6 +16,7 @@ from pkm.analysis.render.panel import Panel, ordered
 from pkm.analysis.render.style import BLACK, GREY, HueStyle
 from pkm.schema import higher_is_better
 
+LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue
 DARK = 0.55  # luminance below which a cell has white text
 LETTERS = 60  # of the names of columns that fit side by side
 
@@ -77,23 +77,23 @@ def norm(tables: Sequence[pd.DataFrame], spec: FigureSpec) -> Normalize:
 def draw(axes: Axes, panel: Panel, scale: Normalize) -> Any:
     """Draw one map; return it for its bar of colors."""
     columns, rows = sides(panel)
-    cells = panel.table.set_index(["row", "x"])[["value", "text"]].to_dict("index")
-    values = np.full((len(rows), len(columns)), np.nan)
+    cells = panel.table.astype({"row": object, "x": object}).pivot(
+        index="row", columns="x", values=["value", "text"]
+    )
+    values, texts = (
+        cells[name].reindex(index=rows, columns=columns) for name in ("value", "text")
+    )
+    values = values.to_numpy(dtype=float)
     colors = matplotlib.colormaps[color_map(panel)]
-    for (y, row), (x, column) in product(enumerate(rows), enumerate(columns)):
-        cell = cells.get((row, column))
-        text, ink = DASH, GREY
-        if cell is not None:
-            values[y, x] = cell["value"]
-            text = cell["text"]
-            red, green, blue, _ = colors(float(scale(cell["value"])))
-            is_dark = 0.299 * red + 0.587 * green + 0.114 * blue < DARK
-            ink = "white" if is_dark else BLACK
+    luminance = colors(scale(values))[..., :3] @ LUMINANCE
+    inks = np.where(luminance < DARK, "white", BLACK)
+    inks[np.isnan(values)] = GREY
+    for (y, x), text in np.ndenumerate(texts.fillna(DASH)):
         axes.text(
             x,
             y,
             text,
-            color=ink,
+            color=inks[y, x],
             ha="center",
             va="center",
             size="small",

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.texts import short_number, wants_log
@@ -196,21 +197,32 @@ def _set_x_axis(axes: Axes, panel: Panel) -> None:
     if panel.names:
         axes.set_xticks(list(panel.names), list(panel.names.values()))
     elif grid.size:
-        places = grid if spec.x_scale == "linear" else np.log(grid)
-        # Labels of values that are close together would touch.
-        longest = max(len(short_number(value)) for value in grid)
-        distance = np.ptp(places) * _label_share(axes, longest)
-        chosen = [0]
-        for index in range(1, grid.size):
-            if places[index] - places[chosen[-1]] >= distance:
-                chosen.append(index)
-        ticks = grid[chosen]
+        ticks = spec.x_ticks or _choose_ticks(axes, grid, spec)
         if spec.x_scale != "linear":
             axes.set_xscale("log")
         axes.set_xticks(ticks, list(map(short_number, ticks)))
         axes.minorticks_off()
     if spec.x_reversed:
         axes.invert_xaxis()
+
+
+def _choose_ticks(axes: Axes, grid: np.ndarray, spec: FigureSpec) -> np.ndarray:
+    """Choose values of a grid whose labels do not touch, from the smallest up.
+
+    Where these are few of many on a linear axis, round numbers take their place.
+    """
+    places = grid if spec.x_scale == "linear" else np.log(grid)
+    longest = max(len(short_number(value)) for value in grid)
+    # Differences of values are rounded.
+    distance = np.ptp(places) * _label_share(axes, longest) - 1e-9
+    chosen = [0]
+    for index in range(1, grid.size):
+        if places[index] - places[chosen[-1]] >= distance:
+            chosen.append(index)
+    if spec.x_scale == "linear" and 2 * len(chosen) < grid.size:
+        ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(grid[0], grid[-1])
+        return ticks[(ticks >= grid[0]) & (ticks <= grid[-1])]
+    return grid[chosen]
 
 
 def _label_share(axes: Axes, length: int) -> float:

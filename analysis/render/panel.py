@@ -10,6 +10,7 @@ from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.render.style import HueStyle
 
 REPORTED = "reported"
+MIN_WIDTH = 1.3  # inches of a panel, where a figure declares its width
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,10 @@ class Drawing:
         5
         """
         count = len(self.panels)
-        choices = (4, 5, 3) if self.spec.kind == "lines" else (3, 2)
+        choices = [4, 5, 3] if self.spec.kind == "lines" else [3, 2]
+        if self.spec.width:
+            most = int(self.spec.width / MIN_WIDTH)
+            choices = [columns for columns in choices if columns <= most] or [most]
         if self.spec.kind == "lines" and count <= choices[0]:
             return count
         return min(min(choices, key=lambda columns: -count % columns), count)

@@ -18,13 +18,14 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.texts import plain_number
 from pkm.analysis.render import forest, heatmap, lines
-from pkm.analysis.render.panel import REPORTED, Drawing, Panel
+from pkm.analysis.render.panel import REPORTED, Drawing
 from pkm.analysis.render.style import BLACK, DIAMOND, artist, variant_styles
 from pkm.source import code_digest
 
 STYLES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.mplstyle")))
 #: Entries of a legend beside a figure; fewer are above it.
 MANY_ENTRIES = 14
+CURVES_AND_ROWS = {"lines": lines.draw, "forest": forest.draw}
 LETTER = 0.55  # width of a letter, of the size of the font
 HANDLE = 4.5  # width of a line of the legend with its margins, in letters
 ROW = 1.9  # height of a row of a forest, of the size of the font
@@ -34,6 +35,16 @@ SINGLE = 0.62  # width of a figure with one panel of curves, of that of others
 TALLER = 1.4  # panels of a figure that has one or two side by side
 #: Where the metadata have the digest of a specification.
 SOURCE = "Source"
+#: Keys of a figure that its picture does not show.
+NOT_DRAWN = {
+    "in_paper",
+    "front_page",
+    "on_page",
+    "caption",
+    "extra_columns",
+    "text",
+    *(name for name in FigureSpec.__annotations__ if name.startswith("print_")),
+}
 #: What a file does not say: the version of matplotlib, and the date.
 METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -83,7 +94,9 @@ def plot(drawing: Drawing, style: str = "bench") -> Figure:
         for index, (axes, panel) in enumerate(
             zip(all_axes, drawing.panels, strict=True)
         ):
-            _draw_panel(axes, panel)
+            # Maps follow when their common scale of colors is known.
+            if panel.spec.kind in CURVES_AND_ROWS:
+                CURVES_AND_ROWS[panel.spec.kind](axes, panel)
             if panel.title:
                 axes.set_title(_panel_title(index, drawing))
         if drawing.spec.kind == "heatmap":
@@ -105,15 +118,22 @@ def plot(drawing: Drawing, style: str = "bench") -> Figure:
 
 
 def digest(spec: FigureSpec, style: str) -> str:
-    """Hash what a figure declares, its functions and the style sheet.
+    """Hash what a figure draws, its functions and the style sheet.
 
-    A picture with another one in its metadata is older than its figure.
+    A picture with another one in its metadata is older than its figure. Keys with their
+    default do not count, so that a new key leaves the others' pictures as they are.
     """
+    plain = FigureSpec(spec.paper, spec.name, spec.title)
+    drawn = {
+        name: value
+        for name, value in vars(spec).items()
+        if name not in NOT_DRAWN and value != getattr(plain, name)
+    }
     names = {each.frame for each in (spec, *map(spec.part, spec.panels))}
     functions = [
         spec.function(name) for name in sorted({*names, spec.transform} - {""})
     ]
-    parts = [repr(spec), code_digest(*functions), style_path(style).read_text()]
+    parts = [repr(drawn), code_digest(*functions), style_path(style).read_text()]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -140,11 +160,17 @@ def save(
 
 
 def _size(drawing: Drawing) -> tuple[float, float]:
-    """Return width and height in inches; those of a style are of one row of panels."""
+    """Return width and height in inches; those of a style are of one row of panels.
+
+    A width that the figure declares, such as that of a column of its venue, is taken
+    in place of that of the style.
+    """
     width, height = matplotlib.rcParams["figure.figsize"]
     letter = matplotlib.rcParams["font.size"] / 72
     columns = drawing.columns
-    if drawing.spec.kind == "lines" and columns == 1:
+    if drawing.spec.width:
+        width = drawing.spec.width
+    elif drawing.spec.kind == "lines" and columns == 1:
         width *= SINGLE
     height *= TALLER if columns < 3 else 1.0
     total = 0.0
@@ -177,14 +203,6 @@ def _panel_title(index: int, drawing: Drawing) -> str:
     width = _size(drawing)[0] / drawing.columns
     letter = LETTER * matplotlib.rcParams["axes.titlesize"] / 72
     return textwrap.fill(title, max(int(width / letter), 8))
-
-
-def _draw_panel(axes: Axes, panel: Panel) -> None:
-    """Draw curves or rows; maps follow when their common scale of colors is known."""
-    if panel.spec.kind == "lines":
-        lines.draw(axes, panel)
-    elif panel.spec.kind == "forest":
-        forest.draw(axes, panel)
 
 
 def _draw_maps(figure: Figure, all_axes: list[Axes], drawing: Drawing) -> None:
@@ -227,8 +245,8 @@ def _format_values(axes: Axes, spec: FigureSpec) -> None:
 def _label_axes(figure: Figure, all_axes: list[Axes], drawing: Drawing) -> None:
     """Label the axes: once for the figure what all panels share."""
     columns = drawing.columns
-    labels = [{getattr(panel, side) for panel in drawing.panels} for side in SIDES]
-    shared_x, shared_y = (len(texts) == 1 for texts in labels)
+    shared_x = len({panel.x_label for panel in drawing.panels}) == 1
+    shared_y = len({panel.y_label for panel in drawing.panels}) == 1
     several = len(all_axes) > 1
     for index, (axes, panel) in enumerate(zip(all_axes, drawing.panels, strict=True)):
         if not (shared_x and several):
@@ -245,9 +263,6 @@ def _label_axes(figure: Figure, all_axes: list[Axes], drawing: Drawing) -> None:
         figure.supxlabel(drawing.panels[0].x_label, size=size)
     if shared_y and several:
         figure.supylabel(drawing.panels[0].y_label, size=size)
-
-
-SIDES = ("x_label", "y_label")
 
 
 # Legend

@@ -1,51 +1,24 @@
-"""Interactive charts of pages: generic Vega-Lite, one view a panel."""
+"""Interactive charts of pages: generic Vega-Lite, one view a panel.
+
+What charts of a kind have in common is in ``vega.yaml``.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.colors import to_hex
 
-from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.styles import CYCLE
 from pkm.analysis.render import forest, heatmap, lines
 from pkm.analysis.render.panel import Drawing, Panel
+from pkm.yaml_files import read_file
 
 Json = dict[str, Any]
-SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-WIDTH = 260  # pixels of a panel
-HEIGHT = 190
-ROW = 20  # pixels of a row of a forest
-CELL = 46  # pixels of a cell of a map
-#: Pixels of a panel with what is beside it, by kind: a page has as many as fit.
-ROOM = {
-    "lines": 340,
-    "forest": 560,
-    "heatmap": 340,
-}
+TEMPLATES: Json = read_file(Path(__file__).with_suffix(".yaml"))
 ENTRY = 170  # pixels of an entry of the legend
-#: Dashes by the words for them.
-DASHES = {"--": [6, 3], ":": [2, 2]}
-#: Color schemes of Vega by the names that matplotlib has for them.
-SCHEMES = {
-    "YlGnBu": "yellowgreenblue",
-    "YlOrRd": "yelloworangered",
-    "PuOr": "purpleorange",
-}
-INTERVALS = {
-    "t95": "95 % interval",
-    "se3": "three standard errors",
-    "deviation": "standard deviation",
-    "bootstrap95": "95 % bootstrap interval",
-    "none": "interval",
-}
-#: Columns that the pointer shows, and how it calls them.
-TOOLTIP = {
-    "seeds": "seeds",
-    "epsilon": "ε declared",
-    "epsilon_spent": "ε spent",
-    "adjacency": "adjacency",
-}
 
 
 def chart(drawing: Drawing) -> Json:
@@ -55,61 +28,54 @@ def chart(drawing: Drawing) -> Json:
     first view has, leaves one hue; with the shift key several. ``usermeta`` says how
     wide a panel is with its labels.
     """
+    kind = drawing.spec.kind
     views = [_view(panel) for panel in drawing.panels]
-    if drawing.spec.kind == "heatmap":
+    if kind == "heatmap":
         _add_colors(views, drawing)
     else:
         _add_legend(views, drawing)
-    return {
-        "$schema": SCHEMA,
-        "config": {"view": {"stroke": None}, "axis": {"labelLimit": 220}},
-        "usermeta": {"panel": ROOM[drawing.spec.kind]},
+    resolve = "independent" if kind == "heatmap" else "shared"
+    return TEMPLATES["chart"] | {
+        "usermeta": {"panel": TEMPLATES["room"][kind]},
         "columns": drawing.columns,
         "concat": views,
-        "resolve": {"scale": {"color": _resolve(drawing.spec)}},
+        "resolve": {"scale": {"color": resolve}},
     }
-
-
-def _resolve(spec: FigureSpec) -> str:
-    return "independent" if spec.kind == "heatmap" else "shared"
 
 
 def _view(panel: Panel) -> Json:
     """Return the view of a panel."""
-    records, encodings, layers = KINDS[panel.spec.kind](panel)
-    base = {name: encodings.pop(name) for name in ("x", "y", "color")}
-    tooltip = [
-        {
-            "field": name,
-            "title": title,
-            "type": "nominal",
-        }
-        for name, title in _tooltip(panel.spec).items()
-        if any(name in record for record in records)
-    ]
-    view: Json = {
-        "title": panel.title,
-        "data": {"values": records},
-        "encoding": base | {"tooltip": tooltip},
-        "layer": layers,
-    }
-    return view | encodings
+    spec = panel.spec
+    view = deepcopy(TEMPLATES[spec.kind])
+    fill_in = {"lines": _lines, "forest": _forest, "heatmap": _heatmap}
+    records = fill_in[spec.kind](panel, view["encoding"], view["layer"])
+    for entry in spec.references:
+        for side in {"x", "y"} & set(entry):
+            value = entry[side]
+            if isinstance(value, str):
+                value = forest.reference_place(entry, panel.table)
+            layer = deepcopy(TEMPLATES["reference"])
+            layer["encoding"][side] = {"datum": value}
+            view["layer"].append(layer)
 
-
-def _tooltip(spec: FigureSpec) -> dict[str, str]:
     x = spec.x if spec.kind == "lines" else spec.row
-    named = {
+    titles = {
         "panel": "panel",
         "dataset": "data set",
         "hue": spec.hue,
-    }
-    named |= {
         "style": spec.style or "style",
         "place": x,
         "value": spec.value,
+        "interval": TEMPLATES["intervals"][spec.interval],
+        **TEMPLATES["tooltip"],
     }
-    named |= {"interval": INTERVALS[spec.interval]} | TOOLTIP
-    return {name: title.replace("_", " ") for name, title in named.items()}
+    shown = set().union(*records)
+    view["encoding"]["tooltip"] = [
+        {"field": name, "title": title.replace("_", " "), "type": "nominal"}
+        for name, title in titles.items()
+        if name in shown
+    ]
+    return view | {"title": panel.title, "data": {"values": records}}
 
 
 def _records(panel: Panel) -> Iterator[tuple[Mapping[str, Any], Json]]:
@@ -144,246 +110,133 @@ def rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _axis(field: str, title: str, scale: Mapping[str, Any], **more: Any) -> Json:
-    kind = {
-        "field": field,
-        "type": "quantitative",
+# Kinds of charts: fill in the axes, and return the records
+
+
+def _quantity(title: str, kind: str, **scale: Any) -> Json:
+    """Return title and scale of an axis of numbers; logarithms have no zero."""
+    zero = {"zero": scale.pop("zero", False)} if kind == "linear" else {}
+    return {
         "title": title or None,
+        "scale": {"nice": False, "type": kind} | zero | scale,
     }
-    scale = {"nice": False} | scale
-    if scale.get("type") == "linear":
-        scale = {"zero": False} | scale
-    return kind | {"scale": scale} | more
 
 
-# Kinds of charts: records, encodings (with the size of the view), layers
-
-
-def _lines(panel: Panel) -> tuple[list[Json], Json, list[Json]]:
+def _lines(panel: Panel, encoding: Json, layers: list[Json]) -> list[Json]:
     spec = panel.spec
     records = []
     for row, record in _records(panel):
         if panel.log and row["value"] <= 0:
             continue
-        key = "level" if np.isnan(row["x"]) else "value"
-        place = {"level": record["value"]}
-        if key == "value":
+        if np.isnan(row["x"]):
+            record["level"] = record["value"]
+        else:
             x = rounded(row["x"])
-            place = {"at": x, "place": panel.names.get(x, spec.format_name(x))}
-            place["curve"] = f"{row.get('style')} {row.get('curve')}"
-            ends = rounded(row["shown_low"]), rounded(row["shown_high"])
-            if ends[0] < ends[1]:
-                place |= {"from": ends[0], "to": ends[1]}
-        records.append(record | place)
-    low, high = lines.limits(panel)
-    y_scale: Json = {"domain": [low, high], "reverse": spec.y_reversed}
-    x_scale: Json = {"reverse": spec.x_reversed, "padding": 8}
-    x_scale["type"] = "linear" if spec.x_scale == "linear" else "log"
-    y_scale["type"] = "log" if panel.log else "linear"
-    ticks: Json = {"values": sorted({r["at"] for r in records if "at" in r})}
+            record |= {
+                "at": x,
+                "place": panel.names.get(x, spec.format_name(x)),
+                "curve": f"{row.get('style')} {row.get('curve')}",
+            }
+            low = rounded(row["shown_low"])
+            high = rounded(row["shown_high"])
+            if low < high:
+                record |= {"from": low, "to": high}
+        records.append(record)
+
+    kind = "linear" if spec.x_scale == "linear" else "log"
+    ticks = sorted({record["at"] for record in records if "at" in record})
+    axis: Json = {"labelOverlap": True, "values": ticks}
     if panel.names:
-        names = list(panel.names.values())
-        ticks["labelExpr"] = f"{names}[datum.value]"
-    encodings: Json = {
-        "x": _axis(
-            "at",
-            panel.x_label,
-            x_scale,
-            axis=ticks | {"labelOverlap": True},
-        ),
-        "y": _axis(
-            "value",
-            panel.y_label,
-            y_scale,
-            axis={"tickCount": 5},
-        ),
-        "color": {"field": "hue", "type": "nominal"},
-        "width": WIDTH,
-        "height": HEIGHT,
-    }
-    dash = {"strokeDash": {"field": "hue", "type": "nominal"}}
-    detail = {"detail": {"field": "curve"}}
-    ends = {"y": {"field": "from"}, "y2": {"field": "to"}}
-    level = {"x": None, "y": {"field": "level"}}
-    mark = {"clip": True}
-    band = {"type": "area", "opacity": 0.16}
+        axis["labelExpr"] = f"{list(panel.names.values())}[datum.value]"
+    encoding["x"]["axis"] = axis
+    encoding["x"] |= _quantity(panel.x_label, kind, reverse=spec.x_reversed, padding=8)
+    kind = "log" if panel.log else "linear"
+    domain = list(lines.limits(panel))
+    y = _quantity(panel.y_label, kind, reverse=spec.y_reversed, domain=domain)
+    encoding["y"] |= y
     if spec.bands == "bars":
-        band = {"type": "rule", "opacity": 0.8}
-    layers = [
-        _layer("level", mark | {"type": "rule"}, level | dash),
-        _layer("from", mark | band, ends | detail),
-        _layer("at", mark | {"type": "line"}, dash | detail),
-        _layer(
-            "at",
-            mark
-            | {
-                "type": "point",
-                "filled": True,
-                "opacity": 1,
-            },
-            {},
-        ),
-    ]
-    return records, encodings, layers + _reference_layers(panel)
+        layers[1]["mark"] = TEMPLATES["bars"]
+    return records
 
 
-def _layer(field: str, mark: Json, encoding: Json) -> Json:
-    """Return a layer of the records that have a field."""
-    return {
-        "transform": [{"filter": f"isValid(datum['{field}'])"}],
-        "mark": mark,
-        "encoding": encoding,
-    }
-
-
-def _reference_layers(panel: Panel) -> list[Json]:
-    """Return reference lines at a level; slopes are in the picture alone."""
-    layers = []
-    for entry in panel.spec.references:
-        for side in ("x", "y"):
-            value = entry.get(side)
-            if isinstance(value, str):
-                value = forest.reference_place(entry, panel.table)
-            if value is not None:
-                layer = {
-                    "data": {"values": [{}]},
-                    "mark": {"type": "rule", "strokeDash": [2, 2]},
-                    "encoding": {side: {"datum": value}, "color": {"value": "grey"}},
-                }
-                layers.append(layer)
-    return layers
-
-
-def _forest(panel: Panel) -> tuple[list[Json], Json, list[Json]]:
+def _forest(panel: Panel, encoding: Json, layers: list[Json]) -> list[Json]:
     spec = panel.spec
     records = []
     for row, record in _records(panel):
+        records.append(record)
         if np.isnan(row["row_y"]):
-            records.append(record | {"level": record["value"]})
+            record["level"] = record["value"]
             continue
-        record["place"] = panel.names[row["row_y"]]
-        record["at"] = row["row_y"]
-        kind = "stacked" if row["hue"] in spec.stacked else "mark"
-        record[kind] = record["value"]
+        mark = "stacked" if row["hue"] in spec.stacked else "mark"
+        record |= {
+            "place": panel.names[row["row_y"]],
+            "at": row["row_y"],
+            mark: record["value"],
+        }
         if np.isfinite(row.get("reported", np.nan)):
             record["reported"] = rounded(row["reported"])
-        records.append(record)
-    scale: Json = {"type": "linear", "zero": bool(spec.stacked or spec.y_zero)}
-    if panel.log:
-        scale = {"type": "log"}
+
     if spec.y_scale == "symlog":
-        scale = {"type": "symlog", "constant": forest.LINEAR_BELOW}
+        scale = _quantity(panel.x_label, "symlog", constant=forest.LINEAR_BELOW)
+    elif panel.log:
+        scale = _quantity(panel.x_label, "log")
+    else:
+        zero = bool(spec.stacked or spec.y_zero)
+        scale = _quantity(panel.x_label, "linear", zero=zero)
+    encoding["x"] |= scale
     places = list(map(float, panel.names))
     labels = list(panel.names.values())
-    y: Json = {
-        "field": "at",
-        "type": "ordinal",
+    encoding["y"] |= {
         "sort": places,
-        "title": None,
         "scale": {"domain": places},
         "axis": {"labelExpr": f"{labels}[indexof({places}, datum.value)]"},
     }
-    encodings: Json = {
-        "x": _axis("value", panel.x_label, scale),
-        "y": y,
-        "color": {"field": "hue", "type": "nominal"},
-        "width": 1.4 * WIDTH,
-        "height": {"step": ROW},
-    }
-    ends = {"x": {"field": "low"}, "x2": {"field": "high"}}
-    bar = {"x": {"field": "stacked", "aggregate": "sum"}}
-    apart: Json = {"yOffset": {"field": "hue"}} if spec.dodge else {}
-    black = {"color": {"value": "black"}, "x": {"field": "reported"}}
-    layers = [
-        _layer("stacked", {"type": "bar"}, bar),
-        _layer("level", {"type": "rule"}, {"x": {"field": "level"}, "y": None}),
-        _layer("low", {"type": "rule"}, ends | apart),
-        _layer(
-            "mark",
-            {
-                "type": "point",
-                "filled": True,
-                "opacity": 1,
-            },
-            apart,
-        ),
-        _layer(
-            "reported",
-            {
-                "type": "point",
-                "shape": "diamond",
-                "size": 60,
-            },
-            black,
-        ),
-    ]
-    return records, encodings, layers + _reference_layers(panel)
+    if spec.dodge:
+        for layer in layers[2:4]:
+            layer["encoding"]["yOffset"] = {"field": "hue"}
+    return records
 
 
-def _heatmap(panel: Panel) -> tuple[list[Json], Json, list[Json]]:
-    spec = panel.spec
+def _heatmap(panel: Panel, encoding: Json, layers: list[Json]) -> list[Json]:
+    name = panel.spec.format_name
     columns, rows = heatmap.sides(panel)
+    sides = {"x": (columns, panel.x_label), "y": (rows[::-1], panel.y_label)}
+    for axis, (side, label) in sides.items():
+        encoding[axis] |= {"sort": list(map(name, side)), "title": label or None}
     records = []
     for row, record in _records(panel):
         record.pop("hue", None)
-        place = {"at": spec.format_name(row["x"]), "row": spec.format_name(row["row"])}
-        place["place"] = f"{place['row']}, {place['at']}"
-        records.append(record | place | {"text": row["text"]})
-    sides = {"at": (columns, panel.x_label), "row": (rows[::-1], panel.y_label)}
-    x, y = (
-        {
-            "field": field,
-            "type": "ordinal",
-            "sort": list(map(spec.format_name, side)),
-            "title": label or None,
+        at = name(row["x"])
+        place = name(row["row"])
+        record |= {
+            "at": at,
+            "row": place,
+            "place": f"{place}, {at}",
+            "text": row["text"],
         }
-        for field, (side, label) in sides.items()
-    )
-    value = {"field": "value", "type": "quantitative"}
-    encodings: Json = {
-        "x": x,
-        "y": y,
-        "color": value | {"title": spec.color_label or None},
-        "width": {"step": CELL},
-        "height": {"step": CELL / 2},
-    }
-    number = {"text": {"field": "text"}, "color": {"value": "black"}}
-    layers = [
-        _layer("value", {"type": "rect"}, {}),
-        _layer("text", {"type": "text", "fontSize": 9}, number),
-    ]
-    return records, encodings, layers
+        records.append(record)
+    return records
 
 
 def _add_colors(views: Sequence[Json], drawing: Drawing) -> None:
     """Give the maps of a group one scale of colors."""
     for indices in drawing.color_groups():
         panels = [drawing.panels[index] for index in indices]
-        scale = heatmap.norm([panel.table for panel in panels], panels[0].spec)
+        norm = heatmap.norm([panel.table for panel in panels], panels[0].spec)
         for index in indices:
             panel = drawing.panels[index]
             name = heatmap.color_map(panel)
             scheme = name.removesuffix("_r")
             views[index]["encoding"]["color"] |= {
-                "legend": {"format": ".3~g"},
+                "title": panel.spec.color_label or None,
                 "scale": {
                     "type": "log" if panel.log else "linear",
-                    "scheme": SCHEMES.get(scheme, scheme),
+                    "scheme": TEMPLATES["schemes"].get(scheme, scheme),
                     "reverse": name.endswith("_r"),
-                    "domain": [float(scale.vmin), float(scale.vmax)],
+                    "domain": [float(norm.vmin), float(norm.vmax)],
                     "clamp": True,
                 },
             }
-
-
-KINDS = {
-    "lines": _lines,
-    "forest": _forest,
-    "heatmap": _heatmap,
-}
-
-
-# Legend
 
 
 def _add_legend(views: Sequence[Json], drawing: Drawing) -> None:
@@ -393,59 +246,29 @@ def _add_legend(views: Sequence[Json], drawing: Drawing) -> None:
         style.label or str(hue): style.line for hue, style in drawing.styles.items()
     }
     shown = {label: line for label, line in shown.items() if label in present}
-    dashes = [_dash(line.get("linestyle", "-")) for line in shown.values()]
     ranges = {
         "color": [
             _color(line["color"], index) for index, line in enumerate(shown.values())
         ],
-        "strokeDash": dashes,
+        "strokeDash": [_dash(line.get("linestyle", "-")) for line in shown.values()],
     }
-    columns = max(drawing.columns * WIDTH // ENTRY, 1)
-    legend = {
-        "orient": "top",
-        "columns": columns,
-        "title": None,
-        "labelLimit": 400,
-    }
-
-    def scaled(channel: str) -> Json:
-        scale = {"domain": list(shown), "range": ranges[channel]}
-        return {
-            "field": "hue",
-            "type": "nominal",
-            "scale": scale,
-            "legend": legend,
-        }
-
+    columns = max(drawing.columns * TEMPLATES["lines"]["width"] // ENTRY, 1)
     for view in views:
         view["transform"] = [{"filter": {"param": "shown"}}]
-        for encoding in _encodings(view):
-            for channel in ranges:
-                if encoding.get(channel, {}).get("field") == "hue":
-                    encoding[channel] = scaled(channel)
-    select = {"type": "point", "fields": ["hue"]}
-    param = {
-        "name": "shown",
-        "select": select,
-        "bind": "legend",
-    }
-    # Only as the first layer does it always answer to clicks.
-    empty = {
-        "data": {"values": []},
-        "mark": "point",
-        "encoding": {},
-        "params": [param],
-    }
-    views[0]["layer"].insert(0, empty)
-
-
-def _encodings(view: Json) -> list[Json]:
-    return [view["encoding"], *(layer["encoding"] for layer in view["layer"])]
+        for part in (view, *view["layer"]):
+            for channel, values in ranges.items():
+                encoding = part["encoding"].get(channel, {})
+                if encoding.get("field") == "hue":
+                    encoding |= {
+                        "scale": {"domain": list(shown), "range": values},
+                        "legend": TEMPLATES["legend"] | {"columns": columns},
+                    }
+    views[0]["layer"].insert(0, TEMPLATES["choice"])
 
 
 def _dash(style: Any) -> list[float]:
     if isinstance(style, str):
-        return DASHES.get(style, [1, 0])
+        return TEMPLATES["dashes"][style]
     return [2.0 * length for length in style]
 
 

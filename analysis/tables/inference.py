@@ -108,33 +108,3 @@ def estimate(resampled: np.ndarray, seeds: ArrayLike, *, log: bool) -> Estimates
     error = values[1:].std(axis=0) * np.sqrt(seeds / freedom)
     error = np.where(error <= 1e-14 * np.abs(values[0]), 0.0, error)
     return Estimates(values[0], error, freedom, is_log)
-
-
-def rank_correlation(left: ArrayLike, right: np.ndarray) -> np.ndarray:
-    """Spearman's rank correlation of each line with that of the other matrix.
-
-    Parameters
-    ----------
-    left : array-like of shape (m,) or (lines, m)
-        One line is compared with all of the other matrix.
-    right : ndarray of shape (lines, m)
-
-    Returns
-    -------
-    ndarray of shape (lines,)
-        Ties have their mean rank. NaN where a line is constant or holds NaN.
-
-    Examples
-    --------
-    >>> right = np.array([[0.1, 0.2, 0.3], [3.0, 2.0, 1.0]])
-    >>> rank_correlation([1, 2, 4], right).tolist()
-    [1.0, -1.0]
-    """
-    left = np.broadcast_to(left, right.shape)
-    mean_rank = (right.shape[1] + 1) / 2
-    left_ranks = stats.rankdata(left, axis=1) - mean_rank
-    right_ranks = stats.rankdata(right, axis=1) - mean_rank
-    scale = np.sqrt((left_ranks**2).sum(axis=1) * (right_ranks**2).sum(axis=1))
-    known = np.isfinite(left + right).all(axis=1) & (scale > 0)
-    product = (left_ranks * right_ranks).sum(axis=1)
-    return np.where(known, product / np.where(known, scale, 1), np.nan)

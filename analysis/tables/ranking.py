@@ -54,10 +54,7 @@ COLUMNS = [
     "median",
     "low",
     "high",
-    "lower_quartile",
-    "upper_quartile",
     "reference",
-    "n_centers",
     "insufficient_data",
 ]
 
@@ -143,13 +140,12 @@ def ratios(
     Returns
     -------
     DataFrame
-        Columns `COLUMNS`: median over seeds with its interval and quartiles;
-        `reference` is the NICV that divides, `n_centers` the mean number of released
-        centers, `insufficient_data` as the function of that name says. Methods without
-        epsilon are listed at every epsilon of the grid. Data sets without the reference
-        are left out.
+        Columns `COLUMNS`: median over seeds with its interval; `reference` is the NICV
+        that divides, `insufficient_data` as the function of that name says. Methods
+        without epsilon are listed at every epsilon of the grid. Data sets without the
+        reference are left out.
     """
-    matrix = _select(study, METRIC, sweeps, bounds_factor, zoomed)
+    matrix = _select(study, sweeps, bounds_factor, zoomed)
     cells = matrix.cells
 
     # Divide by the best run of the reference on the same data set.
@@ -159,35 +155,23 @@ def ratios(
 
     # Summarize the ratios over the seeds.
     median, low, high, seeds = median_interval(values)
-    lower, upper = pd.DataFrame(values).quantile([0.25, 0.75]).to_numpy()
     table = cells.assign(
         median=median,
         low=low,
         high=high,
         seeds=seeds,
         reference=reference,
-        lower_quartile=lower,
-        upper_quartile=upper,
         insufficient_data=insufficient_data(cells),
     )
-    counted = _select(study, "n_centers", sweeps, bounds_factor, zoomed)
-    counts = counted.cells[["cell", "epsilon"]].assign(
-        n_centers=column_statistics(counted.values).mean
-    )
-    table = table.merge(counts, on=["cell", "epsilon"], how="left")
     return table.loc[np.isfinite(median), COLUMNS].reset_index(drop=True)
 
 
 def _select(
-    study: Study,
-    metric: str,
-    sweeps: Sequence[str],
-    bounds_factor: float,
-    zoomed: bool,
+    study: Study, sweeps: Sequence[str], bounds_factor: float, zoomed: bool
 ) -> SeedMatrix:
     """Every cell once, at every epsilon of the grid, without timing cells."""
     known = {*study.sweeps}.difference(SEPARATE_SWEEPS).union(sweeps)
-    matrix = study.matrix(sorted(known), metric)
+    matrix = study.matrix(sorted(known), METRIC)
     cells = matrix.cells
 
     # Methods without an epsilon are in every selection: they divide, or must be beaten.

@@ -105,36 +105,29 @@ def area(matrix: SeedMatrix) -> SeedMatrix:
         One column per curve; no columns if the grid has fewer than two epsilons.
     """
     grid = matrix.epsilons
-    cells = matrix.cells
-    epsilon = cells["epsilon"].to_numpy(dtype=float)
-    identity = cells[["sweep", *schema.names("identity")]].astype(str)
-    curve_numbers = identity.groupby(list(identity), sort=False).ngroup()
+    identity = matrix.cells[["sweep", *schema.names("identity")]].astype(str)
+    facts = {
+        "curve": identity.groupby(list(identity), sort=False).ngroup(),
+        "is_constant": matrix.cells["epsilon"].isna(),
+    }
+    matrix = replace(matrix, cells=matrix.cells.assign(**facts)).broadcast()
 
-    # Integrate the complete curves, and those without epsilon.
-    curves = []
-    for columns in cells.index.groupby(curve_numbers).values():
-        if columns.size == 1 and np.isnan(epsilon[columns[0]]):
-            curves.append(np.repeat(columns, grid.size))
-        else:
-            curves.append(columns[np.argsort(epsilon[columns])])
-    curves = [
-        columns
-        for columns in curves
-        if columns.size == grid.size > 1
-        and (np.isnan(epsilon[columns]) | (epsilon[columns] == grid)).all()
-    ]
-    areas = [
-        np.trapezoid(matrix.values[:, columns], grid, axis=1) for columns in curves
-    ]
-    left_out = [matrix.left_out[np.unique(columns)].sum() for columns in curves]
+    # The columns of complete curves, curve by curve.
+    cells = matrix.cells.sort_values(["curve", "epsilon"], kind="stable")
+    n_epsilons = cells.groupby("curve")["epsilon"].transform("count")
+    cells = cells[(n_epsilons == grid.size) & (n_epsilons > 1)]
+    columns = cells.index.to_numpy().reshape(-1, max(grid.size, 1))
 
-    firsts = matrix.take(np.array([columns[0] for columns in curves], dtype=int))
+    firsts = matrix.take(columns[:, 0])
+    # A repeated value is left out once.
+    left_out = matrix.left_out[columns].sum(axis=1)
+    left_out = np.where(firsts.cells["is_constant"], firsts.left_out, left_out)
     return replace(
         firsts,
         metric=f"{matrix.metric}_area",
-        cells=firsts.cells.assign(epsilon=np.nan),
-        values=np.column_stack(areas) if areas else firsts.values,
-        left_out=np.array(left_out, dtype=int),
+        cells=firsts.cells.drop(columns=list(facts)).assign(epsilon=np.nan),
+        values=np.trapezoid(matrix.values[:, columns], grid, axis=2),
+        left_out=left_out,
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 
+import audit_page
 import pytest
 import reports
 from charts import panels_of
@@ -10,7 +11,7 @@ from fabricated.audit import all_records, make_record, write_records
 from fabricated.fastlloyd import SIZES, cell_rows
 from fabricated.rows import make_rows
 
-from pkm.analysis.pages import audit_page, audits, report
+from pkm.analysis.pages import audits, report
 from pkm.analysis.pages.audit_figure import MAX_RATIO, draw_audit
 from pkm.analysis.pages.privacy_table import privacy_table
 from pkm.analysis.tables.study import Study

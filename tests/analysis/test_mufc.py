@@ -16,6 +16,7 @@ from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.findings import (
     HOLDS,
     INCONCLUSIVE,
+    NOT_COMPARABLE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
@@ -195,8 +196,7 @@ def test_every_claim_has_a_verdict(findings):
         if claim.check["type"] == "not_run"
     }
     assert not_run == untested | {"adversarial-fastest-tmi", "retraining-cost-linear-n"}
-    failed = {name for name, finding in findings.items() if finding.verdict == NOT_REPRODUCED}
-    assert failed == {"speedup-no-retraining"}  # a factor of 5.6 from the reported one on Covtype
+    assert NOT_REPRODUCED not in {finding.verdict for finding in findings.values()}
     finding = findings["table1-loss-values"]
     assert finding.verdict == NOT_CONTRADICTED
 
@@ -281,14 +281,20 @@ def test_speedup_claims_report_both_definitions(findings):
     best = findings["speedup-no-retraining"]
     average = findings["speedup-average-84"]
     assert "celltype" in best.summary.lower()
-    assert "its own retraining, at least 50: not reproduced as well" in best.summary
+    assert "its own retraining, at least 50: not reproduced instead" in best.summary
     assert average.verdict == NOT_CONTRADICTED
     assert "its own retraining: inconclusive instead" in average.summary
     assert "only 3 of 7" in average.missing
-    rows = changed("mean_untouched_ms", lambda x: 5 * x, method="mufc_lazy", dataset="covtype-52")
-    finding = evaluate_claim("speedup-no-retraining", rows)
-    assert finding.verdict == NOT_CONTRADICTED
-    assert 267 in set(finding.evidence["reported"])
+
+
+def test_printed_speedups_are_of_another_machine():
+    check = reports.check_of("mufc", "speedup-no-retraining")
+    at_least_50, printed = (
+        reports.evaluate_check("mufc", part, all_rows()) for part in check["parts"]
+    )
+    assert at_least_50.verdict == NOT_CONTRADICTED
+    assert printed.verdict == NOT_COMPARABLE
+    assert set(printed.evidence["reported"]) == {1535, 2074, 267}
 
 
 def test_loss_stability_checks_every_checkpoint(findings):

@@ -84,9 +84,11 @@ def test_figure_has_printed_numbers_in_brackets():
     result = figure_of("pe-means", "areas")
     table = result.table
     line = table[(table["dataset"] == "iris") & (table["method"] == "lsh_splits_published")]
-    assert line["printed"].tolist() == ["0.6892"]
-    line = table[table["method"] == "kaplan_stemmer"]
-    assert set(line["printed"]) == {"–"}
+    assert line["reported"].tolist() == [0.6892]
+    assert table.loc[table["method"] == "kaplan_stemmer", "reported"].isna().all()
+    (printed,) = result.formatted.query("`data set` == 'iris'").to_dict("records")
+    assert any(text.endswith(" (0.6892)") for text in printed.values())
+    assert any(text.endswith(" (–)") for text in printed.values())
 
 
 def test_verdicts():

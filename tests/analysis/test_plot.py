@@ -59,6 +59,12 @@ def test_axes_have_the_values_and_ticks_inside(study, name):
             assert values.max() <= axis.high
 
 
+def test_many_values_on_a_linear_axis_have_round_ticks():
+    for panel in panels_of(figure_of("mufc", "figure4")):
+        assert panel.table["x"].nunique() > 20
+        assert all(tick % 20 == 0 for tick in panel.x.ticks), panel.x.ticks
+
+
 @pytest.mark.parametrize("style", plot.STYLES)
 def test_pictures_are_the_same_bytes(style):
     drawing = figure_of("fastlloyd", "figure4").drawing

@@ -1,6 +1,6 @@
 """The page of the docs on the last full audit: its numbers, and its figure.
 
-    python -m pkm.analysis.pages.audit_page results/audit.jsonl docs
+    python tools/audit_page.py results/audit.jsonl docs
 
 writes ``docs/audit.md`` and ``docs/figures/audit.png``; ``make audit`` calls it.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from pkm.analysis.figures.texts import count_text
-from pkm.analysis.pages.audit_figure import draw_audit
+from pkm.analysis.pages.audit_figure import draw_audit, read_spec
 from pkm.analysis.pages.audits import Audit, read, table
 from pkm.analysis.render import plot
 from pkm.files import atomic_write
@@ -60,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     drawn = draw_audit([_keep_worst_query(audit) for audit in audits])
-    picture = plot.save(plot.plot(drawn.drawing), "png")
+    source = plot.digest(read_spec(), "bench")
+    picture = plot.save(plot.plot(drawn.drawing), "png", source)
     atomic_write(folder / "figures" / "audit.png", picture)
     page = TEXT.format(
         counts=_counts(audits),
