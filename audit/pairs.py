@@ -383,7 +383,7 @@ def move_record(
     """
     chosen = Cells.whole(pair.domain)
     if cells:
-        chosen = cells[rng.integers(len(cells))]
+        chosen = cells[int(rng.integers(len(cells)))]
     others = np.delete(pair.rows, pair.index, axis=0)
     others = convert(others, pair.domain, chosen.domain)
     place = draw_place(others, chosen, rng)

@@ -251,8 +251,17 @@ def plan_zoom(
             break
         used = max(share, least)
         multiple = (used / least) ** (1 / power)
-        costs = [multiple * cost for cost in (mean_cost, count_cost, last_cost)]
-        plan = ZoomPlan(used, n_points, d, ball, rounds, *costs, pure)
+        plan = ZoomPlan(
+            share=used,
+            n_points=n_points,
+            n_features=d,
+            ball=ball,
+            rounds=rounds,
+            mean_cost=multiple * mean_cost,
+            count_cost=multiple * count_cost,
+            last_cost=multiple * last_cost,
+            pure=pure,
+        )
         # A round leaves a radius of some errors of its mean, in radii.
         shrinkage = ERRORS_PER_ROUND * MAX_MEAN_ERROR / multiple
         if shrinkage ** (rounds - 1) <= MIN_HALF_WIDTH:

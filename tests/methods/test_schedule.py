@@ -51,7 +51,7 @@ CHANGES = {
         {"release": "candidates"},
         {"widths": [0.5], "projections": 20},
     ],
-    "SynopsisKMeans": [{"tree": "balanced"}, {"radius": 1.0}],
+    "SynopsisKMeans": [{"radius": 1.0}],
     "NoisyMean": [{"spread_share": 0.0}],
     "HST": [{"layers": 2}],
     "QuadtreeKMeans": [{"step_share": 0.0}],

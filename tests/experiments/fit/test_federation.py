@@ -291,7 +291,7 @@ def test_protocols_of_the_paper(profile, data_dir):
     assert sizes == {
         "smoke": {"protocol": (1, 2)},
         "quick": {
-            "protocol": (10, 10), "parties": (2, 5), "wide_area": (1, 3), "narrow": (3, 3),
+            "protocol": (10, 5), "parties": (2, 3), "wide_area": (1, 3), "narrow": (3, 3),
             "baselines": (4, 3),
         },
         "paper": {
