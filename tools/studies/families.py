@@ -15,11 +15,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.random import Generator
+from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from pkm.methods import SynopsisKMeans
 
 EPSILONS = (0.25, 1.0, 4.0)
+SHAPES = ("round", "stretched", "skewed", "tails", "integers")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Data:
 
 
 def blobs(
-    rng: np.random.Generator,
+    rng: Generator,
     sizes: np.ndarray,
     n_features: int,
     *,
@@ -42,7 +45,8 @@ def blobs(
     """Gaussian clusters of given sizes with centers in the cube [-width, width]."""
     centers = rng.uniform(-width, width, (len(sizes), n_features))
     means = np.repeat(centers, sizes, axis=0)
-    return means + spread * rng.standard_normal(means.shape)
+    noise = rng.standard_normal(means.shape)
+    return means + spread * noise
 
 
 def even(n_points: int, n_clusters: int) -> np.ndarray:
@@ -50,112 +54,140 @@ def even(n_points: int, n_clusters: int) -> np.ndarray:
     return np.full(n_clusters, n_points // n_clusters)
 
 
-def widen(
-    rng: np.random.Generator, points: np.ndarray, factor: float, n_clusters: int
-) -> Data:
+def widen(rng: Generator, points: np.ndarray, factor: float, n_clusters: int) -> Data:
     """Public bounds that are wider than the points' own by a factor, anywhere about."""
     lower = points.min(axis=0)
     upper = points.max(axis=0)
     middle = (lower + upper) / 2
-    own_half = max(float((upper - lower).max()) / 2, 1e-9)
+    widest = float((upper - lower).max())
+    own_half = max(widest / 2, 1e-9)
     half = own_half * factor
-    middle = middle + rng.uniform(-1, 1, len(middle)) * (half - own_half)
-    return Data(points, np.array([middle - half, middle + half]), n_clusters)
+    shifts = rng.uniform(-1, 1, len(middle))
+    middle = middle + shifts * (half - own_half)
+    bounds = np.array([middle - half, middle + half])
+    return Data(points, bounds, n_clusters)
 
 
-def plain(rng: np.random.Generator, factor: float) -> Data:
+def plain(rng: Generator, factor: float) -> Data:
     """Ten clusters in two to sixteen columns, 5,000 records."""
     d = int(rng.choice([2, 3, 5, 8, 16]))
-    return widen(rng, blobs(rng, even(5000, 10), d, spread=0.1), factor, 10)
+    sizes = even(5000, 10)
+    points = blobs(rng, sizes, d, spread=0.1)
+    return widen(rng, points, factor, 10)
 
 
-def two_columns(rng: np.random.Generator) -> Data:
+def two_columns(rng: Generator) -> Data:
     """Eight clusters of 1,000 records in two columns, bounds three times too wide."""
-    return widen(rng, blobs(rng, even(8000, 8), 2, spread=0.1), 3.0, 8)
+    sizes = even(8000, 8)
+    points = blobs(rng, sizes, 2, spread=0.1)
+    return widen(rng, points, 3.0, 8)
 
 
-def wide(rng: np.random.Generator, d: int) -> Data:
+def wide(rng: Generator, d: int) -> Data:
     """Defect a: few columns and records, bounds 100 to 10,000 times too wide."""
     k = int(rng.integers(3, 9))
     n = int(k * rng.integers(150, 900))
     factor = float(10 ** rng.uniform(2, 4))
-    return widen(rng, blobs(rng, even(n, k), d), factor, k)
+    sizes = even(n, k)
+    points = blobs(rng, sizes, d)
+    return widen(rng, points, factor, k)
 
 
-def far_clusters(rng: np.random.Generator) -> Data:
+def far_clusters(rng: Generator) -> Data:
     """Defect b: clusters of 1 % of the records far away, in four to eight columns."""
     d = int(rng.integers(4, 9))
     n = int(rng.choice([20_000, 60_000]))
-    main = blobs(rng, even(int(0.97 * n), 4), d, spread=0.1)
+    sizes = even(int(0.97 * n), 4)
+    main = blobs(rng, sizes, d, spread=0.1)
     far = blobs(rng, even(int(0.03 * n), 3), d, spread=0.1, width=10.0)
-    return widen(rng, np.concatenate([main, far]), 1.1, 7)
+    points = np.concatenate([main, far])
+    return widen(rng, points, 1.1, 7)
 
 
-def far_rows(rng: np.random.Generator) -> Data:
+def far_rows(rng: Generator) -> Data:
     """Defect e: 1 % of the rows 20 times as far as the clusters."""
     d = int(rng.integers(3, 9))
     n = 20_000
-    main = blobs(rng, even(n - 200, 8), d, spread=0.1)
+    sizes = even(n - 200, 8)
+    main = blobs(rng, sizes, d, spread=0.1)
     far = rng.standard_normal((200, d))
-    far *= 20 * math.sqrt(d / 3) / np.linalg.norm(far, axis=1, keepdims=True)
-    return widen(rng, np.concatenate([main, far]), 1.1, 8)
+    lengths = np.linalg.norm(far, axis=1, keepdims=True)
+    far *= 20 * math.sqrt(d / 3) / lengths
+    points = np.concatenate([main, far])
+    return widen(rng, points, 1.1, 8)
 
 
-def many_columns(rng: np.random.Generator) -> Data:
+def many_columns(rng: Generator) -> Data:
     """Defect f: 16 clusters of 312 records in 64 columns."""
-    return widen(rng, blobs(rng, even(4992, 16), 64, spread=0.2), 1.5, 16)
+    sizes = even(4992, 16)
+    points = blobs(rng, sizes, 64, spread=0.2)
+    return widen(rng, points, 1.5, 16)
 
 
-def skewed_sizes(rng: np.random.Generator) -> Data:
+def skewed_sizes(rng: Generator) -> Data:
     """Defect f: sizes from 1 to 100 in five columns."""
     sizes = np.geomspace(60, 6000, 8).astype(int)
-    return widen(rng, blobs(rng, sizes, 5, spread=0.1), 1.5, 8)
+    points = blobs(rng, sizes, 5, spread=0.1)
+    return widen(rng, points, 1.5, 8)
 
 
-def starved(rng: np.random.Generator) -> Data:
+def starved(rng: Generator) -> Data:
     """Defect g: 50 clusters of 20 records in 32 columns."""
-    return widen(rng, blobs(rng, even(1000, 50), 32, spread=0.2), 1.5, 50)
+    sizes = even(1000, 50)
+    points = blobs(rng, sizes, 32, spread=0.2)
+    return widen(rng, points, 1.5, 50)
 
 
-def wide_columns(rng: np.random.Generator) -> Data:
+def wide_columns(rng: Generator) -> Data:
     """Defect h: 1,500 records in many columns, bounds 100 to 10,000 times too wide."""
     d = int(rng.choice([16, 32, 64]))
     factor = float(10 ** rng.uniform(2, 4))
-    return widen(rng, blobs(rng, even(1500, 5), d, spread=0.2), factor, 5)
+    sizes = even(1500, 5)
+    points = blobs(rng, sizes, d, spread=0.2)
+    return widen(rng, points, factor, 5)
 
 
-def two_groups(rng: np.random.Generator) -> Data:
+def two_groups(rng: Generator) -> Data:
     """Defect i: two groups of 0.5 % far out on both sides, one to three columns."""
     d = int(rng.integers(1, 4))
-    main = blobs(rng, even(19_800, 3), d)
+    sizes = even(19_800, 3)
+    main = blobs(rng, sizes, d)
     direction = rng.standard_normal(d)
     direction *= 30 / np.linalg.norm(direction)
     groups = np.repeat([direction, -direction], 100, axis=0)
-    groups += 0.05 * rng.standard_normal(groups.shape)
-    return widen(rng, np.concatenate([main, groups]), 1.1, 5)
+    noise = rng.standard_normal(groups.shape)
+    groups += 0.05 * noise
+    points = np.concatenate([main, groups])
+    return widen(rng, points, 1.1, 5)
 
 
-def anything(rng: np.random.Generator) -> Data:
+def anything(rng: Generator) -> Data:
     """Draw columns, clusters, sizes, shapes, tails, steps of values and bounds."""
     d = int(2 ** rng.uniform(0, 6))
     k = int(2 ** rng.uniform(1, 5))
     n = int(10 ** rng.uniform(3, 4.7))
-    shares = rng.dirichlet(np.full(k, rng.choice([0.5, 2.0, 50.0])))
-    sizes = np.maximum((n * shares).astype(int), 1)
-    points = blobs(rng, sizes, d, spread=float(rng.choice([0.05, 0.1, 0.3])))
-    shape = rng.choice(["round", "stretched", "skewed", "tails", "integers"])
+    evenness = rng.choice([0.5, 2.0, 50.0])
+    shares = rng.dirichlet(np.full(k, evenness))
+    sizes = (n * shares).astype(int)
+    sizes = np.maximum(sizes, 1)
+    spread = float(rng.choice([0.05, 0.1, 0.3]))
+    points = blobs(rng, sizes, d, spread=spread)
+    shape = rng.choice(SHAPES)
     if shape == "stretched":
-        points = points @ (rng.standard_normal((d, d)) / math.sqrt(d))
+        directions = rng.standard_normal((d, d))
+        points = points @ directions / math.sqrt(d)
     elif shape == "skewed":
         points = np.exp(points)
     elif shape == "tails":
-        points *= 1 + rng.pareto(2.5, (len(points), 1))
+        lengths = rng.pareto(2.5, (len(points), 1))
+        points *= 1 + lengths
     elif shape == "integers":
         points = np.rint(5 * points)
-    return widen(rng, points, float(10 ** rng.uniform(0.1, 4)), k)
+    factor = float(10 ** rng.uniform(0.1, 4))
+    return widen(rng, points, factor, k)
 
 
-FAMILIES: dict[str, Callable[[np.random.Generator], Data]] = {
+FAMILIES: dict[str, Callable[[Generator], Data]] = {
     "two_columns": two_columns,
     "plain2": lambda rng: plain(rng, 2.0),
     "plain10": lambda rng: plain(rng, 10.0),
@@ -175,8 +207,9 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Data]] = {
 def cost(points: np.ndarray, centers: np.ndarray) -> float:
     """Sum of squared distances to the nearest center."""
     total = 0.0
-    for block in np.array_split(points, max(1, len(points) // 4096)):
-        squares = ((block[:, None] - centers[None]) ** 2).sum(axis=2)
+    n_blocks = max(1, len(points) // 4096)
+    for block in np.array_split(points, n_blocks):
+        squares = cdist(block, centers, "sqeuclidean")
         total += float(squares.min(axis=1).sum())
     return total
 
@@ -195,13 +228,18 @@ def measure(
         k = data.n_clusters
         reference = KMeans(k, n_init=5, random_state=0).fit(points)
         least = cost(points, reference.cluster_centers_)
-        of_mean = cost(points, points.mean(axis=0, keepdims=True)) / least
+        mean = points.mean(axis=0, keepdims=True)
+        of_mean = cost(points, mean) / least
         for epsilon in EPSILONS:
             for seed in range(n_seeds):
                 model = SynopsisKMeans(
-                    k, epsilon=epsilon, bounds=tuple(data.bounds), random_state=seed
+                    n_clusters=k,
+                    epsilon=epsilon,
+                    bounds=tuple(data.bounds),
+                    random_state=seed,
                 )
-                ratio = cost(points, model.fit(points).cluster_centers_) / least
+                model.fit(points)
+                ratio = cost(points, model.cluster_centers_) / least
                 yield {
                     "family": family,
                     "set": number,
@@ -240,7 +278,10 @@ def main() -> None:
     )
     if options.rows:
         rows.to_csv(options.rows, index=False)
-    logs = rows.assign(ratio=np.log(rows["ratio"]), mean=np.log(rows["mean"]))
+    logs = rows.assign(
+        ratio=np.log(rows["ratio"]),
+        mean=np.log(rows["mean"]),
+    )
     sets = logs.groupby(["family", "set", "epsilon"], sort=False)
     table = pd.DataFrame(
         {
