@@ -132,7 +132,7 @@ def run_party(folder: str) -> None:
 
     Rank 1 is the client that writes the outcomes.
     """
-    from mpi4py import MPI
+    from mpi4py import MPI  # pyright: ignore[reportMissingImports]
 
     from pkm.federation.mpi import run_rank
 
