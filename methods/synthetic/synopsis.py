@@ -6,7 +6,6 @@ alone. These are public, so that the choice costs nothing. See docs/synopsis.md.
 """
 
 import math
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -15,13 +14,7 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, Real
 from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer, Refinement
 from pkm.methods.schedule import Schedule
-from pkm.methods.trees.nonnegative_quadtree import nonnegative_leaves, trimmed_means
-from pkm.methods.trees.quadtree import (
-    BALANCED,
-    QuadtreeKMeans,
-    TreeParameters,
-    TreeSchedule,
-)
+from pkm.methods.trees.quadtree import QuadtreeKMeans
 from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
 
 # These constants were chosen on generated sets and five real ones: celltype, letters,
@@ -40,16 +33,6 @@ LARGEST_RADIUS = 0.5
 # Least and largest share of the budget for a zoom.
 ZOOM_SHARE = 0.1
 MAX_ZOOM_SHARE = 0.5
-# The next five are n epsilon / k, the signal-to-noise ratio under Laplace noise. Counts
-# of a tree are made nonnegative from here on, in up to two features or in more:
-TREE_SNR_FEW_FEATURES = 40.0
-TREE_SNR_MORE_FEATURES = 20.0
-FEW_FEATURES = 2
-# Trees are deep from DEEP_SNR on; in one feature finer first, deep from HIGH_SNR on.
-# From HIGH_SNR on counts are not made nonnegative.
-DEEP_SNR = 100.0
-FINER_SNR_ONE_FEATURE = 150.0
-HIGH_SNR = 300.0
 
 Synopsis = Literal["quadtree", "hashing"]
 
@@ -102,27 +85,6 @@ REFINEMENT = Refinement(
     largest_radius=LARGEST_RADIUS,
     smallest_bucket=5.0,
 )
-
-#: One or two levels beyond the balanced one. Records that fill a small part of the
-#: domain lie in few cells, whose counts exceed the noise on finer levels, too.
-FINER = TreeParameters(
-    growth=1.3,
-    peak_level=0.0,
-    decay=0.5,
-    finest_level=1.25,
-    postprocess=trimmed_means,
-)
-#: Two or three levels beyond the balanced one, for a higher signal-to-noise ratio.
-DEEP = TreeParameters(
-    growth=1.4,
-    peak_level=-1.0,
-    decay=0.7,
-    finest_level=2.5,
-    postprocess=trimmed_means,
-)
-#: The same with nonnegative counts, for a lower ratio; never one grid.
-NONNEGATIVE = replace(FINER, min_snr=0.0, find_leaves=nonnegative_leaves)
-DEEP_NONNEGATIVE = replace(DEEP, min_snr=0.0, find_leaves=nonnegative_leaves)
 
 
 class SynopsisKMeans(PrivateKMeans):
@@ -195,23 +157,6 @@ class SynopsisKMeans(PrivateKMeans):
             n_points, n_features, self.n_clusters, self.epsilon, delta
         )
 
-    def choose_tree(
-        self,
-        n_points: int,
-        n_features: int,
-    ) -> TreeParameters:
-        """The quadtree for points of that shape, from public values alone."""
-        snr = self.epsilon * n_points / self.n_clusters
-        is_few = n_features <= FEW_FEATURES
-        min_snr = TREE_SNR_FEW_FEATURES if is_few else TREE_SNR_MORE_FEATURES
-        if snr < min_snr:
-            return BALANCED
-        if snr >= HIGH_SNR:
-            return DEEP
-        if n_features == 1:
-            return FINER if snr >= FINER_SNR_ONE_FEATURE else NONNEGATIVE
-        return DEEP_NONNEGATIVE if snr >= DEEP_SNR else NONNEGATIVE
-
     def schedule(
         self,
         n_points: int,
@@ -219,7 +164,7 @@ class SynopsisKMeans(PrivateKMeans):
     ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         if self.choose(n_points, n_features) == "quadtree":
-            return self._plan_tree(n_points, n_features)
+            return self._quadtree().schedule(n_points, n_features)
         return self._hashing().schedule(n_points, n_features, refinement=REFINEMENT)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
@@ -227,21 +172,13 @@ class SynopsisKMeans(PrivateKMeans):
         n = curator.n_points
         d = curator.n_features
         if self.choose(n, d) == "quadtree":
-            return self._quadtree().run(curator, self._plan_tree(n, d))
+            return self._quadtree().cluster(curator)
 
         # A ball is assumed to be filled by the points, even one given as a parameter.
         hashing = self._hashing()
         in_ball = hashing.resolved_radius(curator) < math.sqrt(d)
         schedule = hashing.schedule(n, d, in_ball=in_ball, refinement=REFINEMENT)
         return hashing.run(curator, schedule)
-
-    def _plan_tree(
-        self,
-        n_points: int,
-        n_features: int,
-    ) -> TreeSchedule:
-        tree = self.choose_tree(n_points, n_features)
-        return self._quadtree().schedule(n_points, n_features, tree)
 
     def _quadtree(self) -> QuadtreeKMeans:
         return QuadtreeKMeans(self.n_clusters, epsilon=self.epsilon)

@@ -1,48 +1,6 @@
 """Counts of nested grids: level j, from 1, has 2**j intervals per feature."""
 
-import itertools
-
 import numpy as np
-
-
-def consistent_levels(
-    counts: list[np.ndarray],
-    variances: np.ndarray,
-    total: float,
-) -> None:
-    """Combine noisy counts of nested grids, in place, so that they add up.
-
-    Parameters
-    ----------
-    counts : list of ndarray, float64
-        Level j, from 1, of shape (2**j, ..., 2**j).
-    variances : ndarray of shape (levels,)
-        Variance of one count of each level.
-    total : float
-        The public number of records.
-
-    Notes
-    -----
-    The least squares estimate (Hay, Rastogi, Miklau and Suciu 2010, section 4). From
-    the finest level up, a count is averaged with the sum of its children by inverse
-    variance. From the coarsest level down, the difference between a count and the sum
-    of its children is divided evenly among the children.
-
-    Examples
-    --------
-    >>> counts = [np.array([4.0, 8.0]), np.array([2.0, 0.0, 6.0, 2.0])]
-    >>> consistent_levels(counts, np.array([2.0, 1.0]), 11.0)
-    >>> [level.tolist() for level in counts]
-    [[3.0, 8.0], [2.5, 0.5, 6.0, 2.0]]
-    """
-    average_with_children(counts, variances)
-
-    # From the coarsest level down: divide the difference to the parent evenly.
-    missing = total - counts[0].sum()
-    counts[0] += missing / counts[0].size
-    for parents, children in itertools.pairwise(counts):
-        missing = (parents - sum_children(children)) / 2**children.ndim
-        children += repeat_for_children(missing)
 
 
 def average_with_children(
@@ -91,10 +49,3 @@ def sum_children(counts: np.ndarray) -> np.ndarray:
     shape = np.ravel([(size // 2, 2) for size in counts.shape])
     within = tuple(range(1, len(shape), 2))
     return counts.reshape(shape).sum(axis=within)
-
-
-def repeat_for_children(values: np.ndarray) -> np.ndarray:
-    """Repeat each entry for its children, two per feature."""
-    for axis in range(values.ndim):
-        values = values.repeat(2, axis=axis)
-    return values

@@ -8,7 +8,7 @@ which cells are split and which are leaves.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +17,9 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer, Real
 from pkm.methods.lloyd.noisy_steps import cluster_radii, shrunken_lloyd_step, step_noise
 from pkm.methods.schedule import Schedule, plan_release
-from pkm.methods.trees.eugkm import grid_intervals
 from pkm.methods.trees.far_leaves import cut_far_part, find_far_leaves
-from pkm.methods.trees.leaves import Leaves, gather_leaves
-from pkm.methods.trees.levels import consistent_levels, repeat_for_children
+from pkm.methods.trees.leaves import trimmed_means
+from pkm.methods.trees.nonnegative_leaves import nonnegative_leaves
 from pkm.privacy import (
     MAX_CELLS,
     SCALE,
@@ -38,129 +37,22 @@ MAX_FEATURES = int(math.log2(MAX_CELLS))  # a grid has at least two intervals in
 MIN_LEVELS = 2
 MAX_LEVELS = 9
 
-# Chosen on generated sets and on s1, at the first freeze of docs/studies/synopsis.md.
-# Smallest count of a cell that is split: in standard deviations of its children's sum.
-SPLIT_FACTOR = 0.7
-# Smallest count of a leaf above the finest level: in standard deviations of a count.
-MIN_LEAF_FACTOR = 1.0
-# Signal-to-noise ratio n epsilon / k: the mean count of a cluster over the scale of
-# Laplace noise. Below the first there is one grid, below the second no Lloyd step.
-TREE_SNR = 70.0
-STEP_SNR = 400
+# Levels are counted from the balanced one, log2 of (n epsilon)^(2 / (d + 2)). There
+# rounding to cells and noise make equal errors if records are uniform on the domain.
+# Records that fill a small part of it lie in few cells, whose counts exceed the noise
+# on finer levels, too. These constants were chosen on generated sets.
 
-
-def select_leaves(
-    counts: list[np.ndarray],
-    thresholds: np.ndarray,
-    smallest: np.ndarray,
-    total: float,
-) -> Leaves:
-    """Select the leaves of a tree whose cells are split above a threshold.
-
-    Parameters
-    ----------
-    counts : list of ndarray, float64
-        Consistent, of each level.
-    thresholds : ndarray of shape (levels - 1,)
-        A cell is split if its count exceeds the level's threshold and its parent is
-        split. Its children that are not split are leaves, and so are the cells of the
-        finest level.
-    smallest : ndarray of shape (levels,)
-        Leaves of a level with at most this count are left out.
-    total : float
-        The public number of records.
-
-    Returns
-    -------
-    Leaves
-        In order of decreasing weight, until the weights sum to the total. One leaf, the
-        domain, if none has a positive weight.
-    """
-    grids = []
-    is_reached = np.ones(counts[0].shape, bool)
-    for level, level_counts in enumerate(counts):
-        # The children of split cells; those that are not split are leaves.
-        if level:
-            is_reached = repeat_for_children(is_reached)
-        is_leaf = is_reached
-        if level < len(counts) - 1:
-            is_split = is_reached & (level_counts > thresholds[level])
-            is_leaf = is_reached & ~is_split
-            is_reached = is_split
-        positions = np.argwhere(is_leaf & (level_counts > smallest[level]))
-        weights = level_counts[tuple(positions.T)]
-        grids.append((len(level_counts), positions, weights))
-
-    # Keep the heaviest leaves, up to the number of records; the others are noise.
-    leaves = gather_leaves(grids).or_domain(total)
-    order = np.argsort(-leaves.weights, kind="stable")
-    cumulated = np.cumsum(leaves.weights[order])
-    n_kept = np.searchsorted(cumulated, total) + 1
-    return leaves.take(order[:n_kept])
-
-
-def consistent_leaves(
-    counts: list[np.ndarray],
-    deviations: np.ndarray,
-    total: float,
-) -> Leaves:
-    """Make the counts consistent, and select leaves; see :class:`TreeParameters`."""
-    consistent_levels(counts, deviations**2, total)
-
-    # Split a cell if its count exceeds the noise of the sum of its children.
-    n_children = 2 ** counts[0].ndim
-    thresholds = SPLIT_FACTOR * math.sqrt(n_children) * deviations[1:]
-
-    # Drop large leaves of few records: they move centers into space that may be empty.
-    smallest = MIN_LEAF_FACTOR * deviations
-    smallest[-1] = 0.0
-    return select_leaves(counts, thresholds, smallest, total)
-
-
-@dataclass(frozen=True)
-class TreeParameters:
-    """Levels of a tree, their shares of epsilon, and how its leaves are found.
-
-    Levels are counted from the balanced level, log2 of (n epsilon)^(2 / (d + 2)). There
-    rounding to cells and noise make equal errors if records are uniform on the domain.
-
-    Attributes
-    ----------
-    growth : float
-        Ratio of the shares of a level and the one before it, up to ``peak_level``.
-    peak_level : float
-        The level with the largest share.
-    decay : float
-        Ratio of the shares of a level and the one before it, beyond ``peak_level``.
-    finest_level : float
-    min_snr : float
-        Smallest n epsilon / k of a tree; below it there is one grid.
-    find_leaves : callable
-        From the released counts of all levels (overwritten), the standard deviation of
-        a count of each, and the number of records, to the leaves.
-    postprocess : callable, optional
-        From centers (k, d), int64, and leaves to the centers that are released, where
-        no Lloyd step is made. Default: unchanged centers.
-    """
-
-    growth: float
-    peak_level: float
-    decay: float
-    finest_level: float
-    min_snr: float = TREE_SNR
-    find_leaves: Callable[[list[np.ndarray], np.ndarray, float], Leaves] = (
-        consistent_leaves
-    )
-    postprocess: Callable[[np.ndarray, Leaves], np.ndarray] | None = None
-
-
-#: Levels up to the balanced one, which has the largest share.
-BALANCED = TreeParameters(
-    growth=2 ** (1 / 6),
-    peak_level=0.0,
-    decay=2 ** (1 / 6),
-    finest_level=0.0,
-)
+# The finest level by n epsilon / k, the mean count of a cluster over the scale of
+# Laplace noise: below DEEP_SNR, and from there on.
+FINEST_LEVEL = 1.25
+DEEP_FINEST_LEVEL = 2.5
+DEEP_SNR = 100.0
+# Ratio of the shares of epsilon of a level and the one before it: up to the peak level,
+# and beyond it.
+GROWTH = 1.4
+PEAK_LEVEL = -1.0
+DECAY = 0.7
+STEP_SNR = 400.0  # from this n epsilon / k on there is a Lloyd step
 
 
 @dataclass(frozen=True)
@@ -169,7 +61,6 @@ class TreeSchedule(Schedule):
 
     Attributes
     ----------
-    tree : TreeParameters
     intervals : tuple of int
         Number of intervals per feature, of each level.
     epsilons : tuple of float
@@ -178,7 +69,6 @@ class TreeSchedule(Schedule):
         Cost of the Lloyd step; 0 for none.
     """
 
-    tree: TreeParameters
     intervals: tuple[int, ...]
     epsilons: tuple[float, ...]
     step_epsilon: float = 0.0
@@ -268,54 +158,43 @@ class QuadtreeKMeans(PrivateKMeans):
         self,
         n_points: int,
         n_features: int,
-        tree: TreeParameters = BALANCED,
     ) -> TreeSchedule:
         """All releases; see :meth:`PrivateKMeans.schedule`.
 
         Level j, from 1, has ``2**j`` intervals per feature, and at most ``MAX_CELLS``
-        cells. Where n epsilon / k is below ``min_snr`` there is one level, the grid of
-        :func:`pkm.methods.trees.eugkm.grid_intervals`, and no step.
+        cells.
 
         Examples
         --------
-        >>> QuadtreeKMeans(1).schedule(100, 2).intervals
-        (2, 4, 8)
         >>> schedule = QuadtreeKMeans(5).schedule(100, 2)
-        >>> schedule.intervals, schedule.epsilons, schedule.step_epsilon
-        ((8,), (1.0,), 0.0)
+        >>> schedule.intervals, schedule.step_epsilon
+        ((2, 4, 8, 16, 32), 0.0)
         """
-        k = self.n_clusters
         d = n_features
-        epsilon = self.epsilon
-        # Too little signal for a tree: one grid with the whole budget.
-        snr = n_points * epsilon / k
-        if snr < tree.min_snr:
-            intervals = grid_intervals(n_points, d, k, epsilon, "balanced", MAX_CELLS)
-            return TreeSchedule(tree, (intervals,), (epsilon,))
+        snr = n_points * self.epsilon / self.n_clusters
+        step_epsilon = self.step_share * self.epsilon if snr >= STEP_SNR else 0.0
+        tree_epsilon = self.epsilon - step_epsilon
 
         # Number of levels, counted from the balanced one.
-        step_epsilon = self.step_share * epsilon if snr >= STEP_SNR else 0.0
-        tree_epsilon = epsilon - step_epsilon
-        tree_records = max(n_points * tree_epsilon, 1.0)
-        balanced = 2 / (d + 2) * math.log2(tree_records)
-        most = min(MAX_LEVELS, MAX_FEATURES // d)
-        n_levels = max(round(balanced + tree.finest_level), MIN_LEVELS)
-        n_levels = min(n_levels, most)
+        balanced = 2 / (d + 2) * math.log2(max(n_points * tree_epsilon, 1.0))
+        finest = DEEP_FINEST_LEVEL if snr >= DEEP_SNR else FINEST_LEVEL
+        n_levels = max(round(balanced + finest), MIN_LEVELS)
+        n_levels = min(n_levels, MAX_LEVELS, MAX_FEATURES // d)
 
         # Shares of epsilon: geometric up to the peak level, and beyond it.
-        levels = np.arange(1, n_levels + 1) - (balanced + tree.peak_level)
-        weights = np.where(levels <= 0, tree.growth**levels, tree.decay**levels)
+        levels = np.arange(1, n_levels + 1) - (balanced + PEAK_LEVEL)
+        weights = np.where(levels <= 0, GROWTH**levels, DECAY**levels)
         epsilons = tree_epsilon * weights / weights.sum()
         intervals = tuple(2**level for level in range(1, n_levels + 1))
-        return TreeSchedule(tree, intervals, tuple(epsilons.tolist()), step_epsilon)
+        return TreeSchedule(intervals, tuple(epsilons.tolist()), step_epsilon)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Run the schedule; see :meth:`PrivateKMeans.cluster`."""
-        schedule = self.schedule(curator.n_points, curator.n_features)
-        return self.run(curator, schedule)
+        """Release the tree, cluster its leaves, make a step.
 
-    def run(self, curator: Curator, schedule: TreeSchedule) -> tuple[np.ndarray, int]:
-        """Release the tree, cluster its leaves, make a step."""
+        See :meth:`PrivateKMeans.cluster`.
+        """
+        schedule = self.schedule(curator.n_points, curator.n_features)
+
         # Count the cells of all levels, in records: a release for each level.
         counts = []
         epsilons = np.array(schedule.epsilons)
@@ -325,20 +204,19 @@ class QuadtreeKMeans(PrivateKMeans):
             counts.append(answer["counts"][0] / SCALE)
 
         # Find the leaves, and cluster their weighted midpoints on a linear scale.
-        tree = schedule.tree
         scale = curator.scale
         total = float(curator.n_points)
         deviations = math.sqrt(2) / epsilons
         far = find_far_leaves(counts, deviations, scale)
-        leaves = cut_far_part(tree.find_leaves(counts, deviations, total), scale)
+        leaves = cut_far_part(nonnegative_leaves(counts, deviations, total), scale)
         leaves = leaves.append(far).or_domain(total)
         linear = leaves.expand(scale)
         centers = linear.cluster(self.n_clusters, self.n_init, curator.public_rng())
 
         # Make a Lloyd step; without one the centers are only post-processed.
         has_step = schedule.step_epsilon > 0
-        if not has_step and tree.postprocess is not None:
-            centers = tree.postprocess(centers, linear)
+        if not has_step:
+            centers = trimmed_means(centers, linear)
         centers = snap_centers(scale.compress(centers / SCALE) * SCALE)
         if not has_step:
             return centers[None], 1

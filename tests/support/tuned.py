@@ -2,18 +2,8 @@
 
 import math
 
-from pkm.methods import KaplanStemmer, QuadtreeKMeans
+from pkm.methods import KaplanStemmer
 from pkm.methods.synthetic.synopsis import REFINEMENT
-
-
-def tree_of(kind):
-    """Return a class of quadtrees of a kind."""
-
-    class Tree(QuadtreeKMeans):
-        def schedule(self, n_points, n_features):
-            return super().schedule(n_points, n_features, kind)
-
-    return Tree
 
 
 class AveragedKaplanStemmer(KaplanStemmer):

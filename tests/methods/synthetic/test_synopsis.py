@@ -5,22 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from noiseless import add_nothing, draw, nicv
-from tuned import AveragedKaplanStemmer, tree_of
+from tuned import AveragedKaplanStemmer
 
 from pkm import datasets
 from pkm.methods import QuadtreeKMeans, SynopsisKMeans
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
 from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.synthetic.synopsis import (
-    DEEP,
-    DEEP_NONNEGATIVE,
-    FINER,
     LLOYD_STEPS,
     MAX_ZOOM_SHARE,
-    NONNEGATIVE,
     choose_synopsis,
 )
-from pkm.methods.trees.quadtree import BALANCED
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, Budget, Curator, Gaussian, Ledger, gaussian_mu, snap
 from pkm.privacy.mechanisms.noise import NoiseStreams
@@ -28,10 +23,8 @@ from pkm.privacy.mechanisms.noise import NoiseStreams
 # One shape for each part: points, columns, centers, epsilon.
 SHAPES = {
     "quadtree": (700, 2, 20, 1.0),
-    "nonnegative quadtree": (2000, 2, 25, 1.0),
-    "finer quadtree": (2000, 1, 10, 1.0),
-    "deep nonnegative quadtree": (2000, 2, 10, 1.0),
-    "deep quadtree": (2000, 2, 5, 1.0),
+    "deep quadtree": (2000, 2, 10, 1.0),
+    "quadtree and step": (2000, 2, 5, 1.0),
     "hashing": (4000, 6, 5, 2.0),
 }
 
@@ -72,14 +65,10 @@ def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
     monkeypatch.setattr("pkm.privacy.mechanisms.additive.Laplace.draw", add_nothing)
     n, d, k, epsilon = SHAPES[synopsis]
     points = draw(n, d)
-    part = {
-        "quadtree": QuadtreeKMeans(k, epsilon=epsilon),
-        "nonnegative quadtree": tree_of(NONNEGATIVE)(k, epsilon=epsilon),
-        "finer quadtree": tree_of(FINER)(k, epsilon=epsilon),
-        "deep nonnegative quadtree": tree_of(DEEP_NONNEGATIVE)(k, epsilon=epsilon),
-        "deep quadtree": tree_of(DEEP)(k, epsilon=epsilon),
-        "hashing": AveragedKaplanStemmer(k, epsilon=epsilon, lloyd_steps=LLOYD_STEPS),
-    }[synopsis]
+    if synopsis == "hashing":
+        part = AveragedKaplanStemmer(k, epsilon=epsilon, lloyd_steps=LLOYD_STEPS)
+    else:
+        part = QuadtreeKMeans(k, epsilon=epsilon)
     run = SynopsisKMeans(k, epsilon=epsilon, zoom=None).fit_batch(points, [3])
     expected = part.fit_batch(points, [3])
     assert [charge.cost for charge in run.ledger.charges] == [
@@ -121,39 +110,6 @@ def test_zoom_takes_the_share_that_is_enough():
     assert SynopsisKMeans(8, zoom=None).zoom_plan(20_000, 10) is None
     with pytest.raises(ValueError, match=r"zoom=0\.5 of epsilon=1 is too little to find a domain"):
         SynopsisKMeans(8, require_zoom=True).zoom_plan(200, 10)
-
-
-@pytest.mark.parametrize(
-    ("n_points", "n_features", "expected"),
-    [
-        (399, 2, BALANCED),
-        (400, 2, NONNEGATIVE),
-        (999, 2, NONNEGATIVE),
-        (1000, 2, DEEP_NONNEGATIVE),
-        (2999, 4, DEEP_NONNEGATIVE),
-        (3000, 2, DEEP),
-        (1499, 1, NONNEGATIVE),
-        (199, 3, BALANCED),
-        (200, 3, NONNEGATIVE),
-        (1500, 1, FINER),
-        (2999, 1, FINER),
-        (3000, 1, DEEP),
-    ],
-)
-def test_trees_are_finer_with_more_records(n_points, n_features, expected):
-    method = SynopsisKMeans(5, epsilon=0.5)
-    assert method.choose_tree(n_points, n_features) is expected
-
-
-def test_a_finer_tree_has_levels_beyond_the_balanced_one():
-    """At n epsilon = 2000 in two columns the balanced level is log2(2000)/2 = 5.5."""
-    schedules = [
-        QuadtreeKMeans(10, epsilon=1.0, step_share=0.0).schedule(2000, 2, kind)
-        for kind in (BALANCED, FINER, DEEP)
-    ]
-    assert [schedule.intervals[-1] for schedule in schedules] == [2**5, 2**7, 2**8]
-    for schedule in schedules:
-        assert sum(schedule.epsilons) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])

@@ -1,12 +1,10 @@
-"""The quadtree: its schedule, consistent counts, leaves, releases, cost and quality."""
+"""The quadtree: its schedule, the last step, releases, cost and quality."""
 
-import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from noiseless import add_nothing, draw, nicv
 
@@ -14,12 +12,7 @@ from pkm import datasets
 from pkm.methods.baselines.kmeans import KMeansPlusPlus
 from pkm.methods.lloyd.noisy_steps import cluster_radii, shrunken_lloyd_step, step_noise
 from pkm.methods.trees.eugkm import EUGkM
-from pkm.methods.trees.quadtree import (
-    BALANCED,
-    QuadtreeKMeans,
-    consistent_levels,
-    select_leaves,
-)
+from pkm.methods.trees.quadtree import QuadtreeKMeans
 from pkm.privacy import (
     MAX_CELLS,
     SCALE,
@@ -47,118 +40,27 @@ def test_schedule_spends_epsilon_and_keeps_to_the_largest_grid(n, d, k, epsilon,
     assert spent == pytest.approx(epsilon, rel=1e-12)
     assert max(schedule.intervals) ** d <= MAX_CELLS
     assert len(schedule.intervals) == len(schedule.epsilons)
-    if len(schedule.intervals) > 1:
-        assert schedule.intervals == tuple(2**j for j in range(1, len(schedule.intervals) + 1))
+    assert schedule.intervals == tuple(2**j for j in range(1, len(schedule.intervals) + 1))
 
 
 @pytest.mark.parametrize(
     ("n", "levels", "has_step"),
-    [(600, 1, False), (700, 5, False), (3990, 6, False), (4000, 6, True)],
+    [(999, 6, False), (1000, 7, False), (3999, 8, False), (4000, 8, True)],
 )
 def test_schedule_follows_the_records_of_a_center(n, levels, has_step):
+    """At n epsilon = 1000 in two columns the balanced level is log2(1000) / 2 = 5."""
     schedule = QuadtreeKMeans(10).schedule(n, 2)
     assert len(schedule.intervals) == levels
     assert (schedule.step_epsilon > 0) == has_step
 
 
 def test_shares_rise_to_the_peak_and_fall_beyond():
-    kind = replace(BALANCED, growth=2.0, peak_level=-1.0, decay=0.5, finest_level=1.0)
-    # The balanced level of 4096 records in two columns is the sixth.
-    schedule = QuadtreeKMeans(30, step_share=0.0).schedule(4096, 2, kind)
-    assert schedule.intervals == tuple(2**j for j in range(1, 8))
-    weights = np.array([1, 2, 4, 8, 16, 8, 4]) / 43
-    np.testing.assert_allclose(schedule.epsilons, weights, rtol=1e-12)
-
-
-# Consistent counts
-
-
-def dense_least_squares(counts, variances, total):
-    """Weighted least squares over all leaf counts, by a matrix of all nodes."""
-    finest = counts[-1].shape
-    rows = []
-    values = []
-    weights = []
-    for level, level_counts in enumerate(counts):
-        block = finest[0] // level_counts.shape[0]
-        for position in np.ndindex(level_counts.shape):
-            row = np.zeros(finest)
-            row[tuple(slice(i * block, (i + 1) * block) for i in position)] = 1
-            rows.append(row.ravel())
-            values.append(level_counts[position])
-            weights.append(1 / variances[level])
-
-    # The total is exact: a row of overwhelming weight.
-    rows.append(np.ones(math.prod(finest)))
-    values.append(total)
-    weights.append(1e12)
-    scale = np.sqrt(weights)
-    solution, *_ = np.linalg.lstsq(np.array(rows) * scale[:, None], np.array(values) * scale)
-    return solution.reshape(finest)
-
-
-@pytest.mark.parametrize(("d", "n_levels"), [(1, 1), (1, 4), (2, 1), (2, 3), (3, 2), (4, 2)])
-def test_consistent_counts_are_the_least_squares_estimate(d, n_levels):
-    rng = np.random.default_rng(d)
-    counts = [rng.normal(size=(2**j,) * d) * 10 for j in range(1, n_levels + 1)]
-    variances = rng.uniform(0.5, 4.0, n_levels)
-    expected = dense_least_squares(counts, variances, 50.0)
-    consistent_levels(counts, variances, 50.0)
-    np.testing.assert_allclose(counts[-1], expected, atol=1e-4)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**32 - 1))
-def test_consistent_counts_add_up_and_exact_ones_stay(d, n_levels, seed):
-    rng = np.random.default_rng(seed)
-    finest = rng.integers(0, 9, (2**n_levels,) * d).astype(float)
-    exact = [finest]
-    while len(exact) < n_levels:
-        exact.insert(0, sum_of_blocks(exact[0]))
-    stays = [level.copy() for level in exact]
-    consistent_levels(stays, np.ones(n_levels), finest.sum())
-    for level, expected in zip(stays, exact, strict=True):
-        np.testing.assert_allclose(level, expected, atol=1e-9)
-
-    noisy = [level + rng.normal(size=level.shape) for level in exact]
-    consistent_levels(noisy, rng.uniform(0.5, 2.0, n_levels), 33.0)
-    assert noisy[0].sum() == pytest.approx(33.0)
-    for parents, children in itertools.pairwise(noisy):
-        np.testing.assert_allclose(sum_of_blocks(children), parents, atol=1e-9)
-
-
-def sum_of_blocks(counts):
-    for axis in range(counts.ndim):
-        counts = np.add.reduceat(counts, range(0, counts.shape[axis], 2), axis=axis)
-    return counts
-
-
-# Leaves
-
-
-def test_leaves_tile_the_domain():
-    rng = np.random.default_rng(0)
-    counts = [rng.uniform(0.1, 9.0, (2**j, 2**j)) for j in (1, 2, 3, 4)]
-    leaves = select_leaves(counts, np.full(3, 4.0), np.zeros(4), 1e9)
-    assert len(set(leaves.sides)) >= 3
-    assert (leaves.sides**2).sum() == (2.0 * SCALE) ** 2
-    # Every leaf is a cell of its level, and no point is in two leaves.
-    probes = draw(500, 2)
-    inside = np.abs(probes[:, None] - leaves.midpoints[None]) <= leaves.sides[:, None] / 2
-    assert (inside.all(axis=2).sum(axis=1) >= 1).all()
-
-
-def test_leaves_are_the_heaviest_that_hold_all_records():
-    counts = [np.array([5.0, 3.0, 2.0, -1.0])]
-    leaves = select_leaves(counts, np.zeros(0), np.zeros(1), 7.0)
-    assert leaves.weights.tolist() == [5.0, 3.0]
-    assert leaves.midpoints.ravel().tolist() == [-0.75 * SCALE, -0.25 * SCALE]
-
-
-def test_without_a_positive_count_the_domain_is_the_leaf():
-    leaves = select_leaves([np.full((2, 2), -1.0)], np.zeros(0), np.zeros(1), 10.0)
-    assert leaves.midpoints.tolist() == [[0.0, 0.0]]
-    assert leaves.weights.tolist() == [10.0]
+    # The balanced level of 4096 records in two columns is the sixth, the peak the fifth.
+    schedule = QuadtreeKMeans(30, step_share=0.0).schedule(4096, 2)
+    assert schedule.intervals == tuple(2**j for j in range(1, 9))
+    weights = 1.4 ** np.array([-4.0, -3, -2, -1, 0, 0, 0, 0])
+    weights[5:] = 0.7 ** np.array([1.0, 2, 3])
+    np.testing.assert_allclose(schedule.epsilons, weights / weights.sum(), rtol=1e-12)
 
 
 # The last step
@@ -236,7 +138,7 @@ def test_radii_grow_as_far_as_noise_allows():
 # The method
 
 
-@pytest.mark.parametrize(("n", "n_charges"), [(100, 1), (3000, 6), (20_000, 8)])
+@pytest.mark.parametrize(("n", "n_charges"), [(100, 4), (3000, 8), (20_000, 10)])
 def test_charges_spend_the_budget(n, n_charges):
     run = QuadtreeKMeans(n_clusters=10, epsilon=0.7).fit_batch(draw(n, 2), [0, 5])
     assert len(run.ledger.charges) == n_charges

@@ -1,24 +1,17 @@
-"""Quadtrees of nonnegative counts: projections, leaves, trimmed means, releases, quality."""
+"""Leaves of nonnegative counts: projections on simplices, and the leaves."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from tuned import tree_of
 
-from pkm.methods.baselines.kmeans import KMeansPlusPlus
 from pkm.methods.coreset import project_onto_simplex
-from pkm.methods.synthetic.synopsis import NONNEGATIVE
-from pkm.methods.trees.leaves import Leaves
-from pkm.methods.trees.nonnegative_quadtree import (
+from pkm.methods.trees.nonnegative_leaves import (
     MIN_LEAF_FACTOR,
     nonnegative_leaves,
-    trimmed_means,
 )
-from pkm.methods.trees.quadtree import QuadtreeKMeans
-from pkm.metrics import evaluate
-from pkm.privacy import SCALE, snap
+from pkm.privacy import SCALE
 
 # Projections
 
@@ -104,69 +97,3 @@ def test_the_domain_is_the_leaf_where_all_others_are_left_out():
     leaves = nonnegative_leaves([np.ones(2), np.ones(4)], np.full(2, 1e3), 2.0)
     assert leaves.midpoints.tolist() == [[0.0]]
     assert leaves.weights.tolist() == [2.0]
-
-
-# Trimmed means
-
-
-def test_without_far_leaves_trimmed_means_are_means():
-    rng = np.random.default_rng(3)
-    angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
-    ring = 1000 * np.column_stack([np.cos(angles), np.sin(angles)])
-    leaves = Leaves(ring, np.full(40, 1.0), rng.uniform(1, 2, 40))
-    expected = np.average(ring, axis=0, weights=leaves.weights)
-    np.testing.assert_allclose(trimmed_means(np.zeros((1, 2), int), leaves)[0], expected, atol=1)
-
-
-def test_far_leaves_do_not_move_a_tight_cluster():
-    rng = np.random.default_rng(4)
-    tight = rng.normal(size=(50, 2)) * 100
-    far = rng.uniform(20_000, 60_000, (8, 2))
-    weights = np.r_[np.full(50, 10.0), np.full(8, 5.0)]
-    leaves = Leaves(np.r_[tight, far], np.full(58, 10.0), weights)
-    drawn_away = np.average(leaves.midpoints, axis=0, weights=weights)
-    assert np.linalg.norm(drawn_away) > 2000
-    moved = trimmed_means(drawn_away[None].astype(int), leaves)
-    assert np.linalg.norm(moved[0]) < 100
-
-
-def test_a_center_without_leaves_stays():
-    leaves = Leaves(np.zeros((1, 2)), np.ones(1), np.ones(1))
-    centers = np.array([[5, 5], [900, 900]])
-    assert trimmed_means(centers, leaves).tolist() == [[0, 0], [900, 900]]
-
-
-# Runs
-
-
-@pytest.mark.parametrize("d", [1, 2, 3])
-def test_releases_spend_epsilon_on_counts_alone(d):
-    points = np.random.default_rng(0).integers(-SCALE, SCALE, (1000, d))
-    method = tree_of(NONNEGATIVE)(10, epsilon=0.5)
-    run = method.fit_batch(points, [0])
-    assert run.ledger is not None
-    assert {charge.label for charge in run.ledger.charges} == {"grid_counts"}
-    assert run.ledger.spent() == pytest.approx(0.5)
-
-
-@pytest.mark.statistical
-def test_small_domains_in_wide_bounds_cost_less_than_with_one_grid():
-    """Four tight clusters in a fifth of each column, 50 records times epsilon for each center.
-
-    Its cost is at most a third of that of the quadtree in the mean of the logarithms over 40 seeds;
-    it was 0.06, and the standard error of the logarithm 0.1.
-    """
-    rng = np.random.default_rng(5)
-    centers = 0.3 + 0.15 * np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]])
-    points = snap(centers[rng.integers(4, size=2000)] + 0.01 * rng.normal(size=(2000, 2)))
-    costs = [
-        evaluate(points, method.fit_batch(points, range(40)).centers, ["nicv"])
-        for method in (
-            tree_of(NONNEGATIVE)(4, epsilon=0.1),
-            QuadtreeKMeans(4, epsilon=0.1),
-        )
-    ]
-    ratios = np.log(costs[0]["nicv"] / costs[1]["nicv"])
-    assert ratios.mean() < np.log(1 / 3)
-    best = KMeansPlusPlus(4, n_init=3).fit_batch(points, [0]).centers
-    assert (costs[0]["nicv"] >= 0.999 * evaluate(points, best, ["nicv"])["nicv"]).all()
