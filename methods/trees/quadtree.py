@@ -40,13 +40,10 @@ MAX_LEVELS = 9
 # Levels are counted from the balanced one, log2 of (n epsilon)^(2 / (d + 2)). There
 # rounding to cells and noise make equal errors if records are uniform on the domain.
 # Records that fill a small part of it lie in few cells, whose counts exceed the noise
-# on finer levels, too. These constants were chosen on generated sets.
+# on finer levels, too. Constants were chosen on generated sets; docs/synopsis.md has
+# what each earns.
 
-# The finest level by n epsilon / k, the mean count of a cluster over the scale of
-# Laplace noise: below DEEP_SNR, and from there on.
-FINEST_LEVEL = 1.25
-DEEP_FINEST_LEVEL = 2.5
-DEEP_SNR = 100.0
+FINEST_LEVEL = 1.5
 # Ratio of the shares of epsilon of a level and the one before it: up to the peak level,
 # and beyond it.
 GROWTH = 1.4
@@ -177,8 +174,7 @@ class QuadtreeKMeans(PrivateKMeans):
 
         # Number of levels, counted from the balanced one.
         balanced = 2 / (d + 2) * math.log2(max(n_points * tree_epsilon, 1.0))
-        finest = DEEP_FINEST_LEVEL if snr >= DEEP_SNR else FINEST_LEVEL
-        n_levels = max(round(balanced + finest), MIN_LEVELS)
+        n_levels = max(round(balanced + FINEST_LEVEL), MIN_LEVELS)
         n_levels = min(n_levels, MAX_LEVELS, MAX_FEATURES // d)
 
         # Shares of epsilon: geometric up to the peak level, and beyond it.

@@ -23,7 +23,6 @@ from pkm.privacy.mechanisms.noise import NoiseStreams
 # One shape for each part: points, columns, centers, epsilon.
 SHAPES = {
     "quadtree": (700, 2, 20, 1.0),
-    "deep quadtree": (2000, 2, 10, 1.0),
     "quadtree and step": (2000, 2, 5, 1.0),
     "hashing": (4000, 6, 5, 2.0),
 }

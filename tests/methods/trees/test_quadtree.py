@@ -45,7 +45,7 @@ def test_schedule_spends_epsilon_and_keeps_to_the_largest_grid(n, d, k, epsilon,
 
 @pytest.mark.parametrize(
     ("n", "levels", "has_step"),
-    [(999, 6, False), (1000, 7, False), (3999, 8, False), (4000, 8, True)],
+    [(100, 5, False), (1000, 6, False), (3999, 7, False), (4000, 7, True)],
 )
 def test_schedule_follows_the_records_of_a_center(n, levels, has_step):
     """At n epsilon = 1000 in two columns the balanced level is log2(1000) / 2 = 5."""
@@ -138,7 +138,7 @@ def test_radii_grow_as_far_as_noise_allows():
 # The method
 
 
-@pytest.mark.parametrize(("n", "n_charges"), [(100, 4), (3000, 8), (20_000, 10)])
+@pytest.mark.parametrize(("n", "n_charges"), [(100, 5), (3000, 7), (20_000, 9)])
 def test_charges_spend_the_budget(n, n_charges):
     run = QuadtreeKMeans(n_clusters=10, epsilon=0.7).fit_batch(draw(n, 2), [0, 5])
     assert len(run.ledger.charges) == n_charges
