@@ -26,7 +26,16 @@ from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
 QUADTREE_FEATURES = 3
 MAX_QUADTREE_FEATURES = 4
 HASHING_SNR = 50.0
-LLOYD_STEPS = 6  # after hashing
+# Lloyd steps after hashing, and their share of mu squared. The centers are averaged
+# over the last of them. Their noise is independent: over half of the steps the average
+# has twice the variance of one step at the cost of all, and better assignments.
+LLOYD_STEPS = 6
+LLOYD_SHARE = 0.5
+N_AVERAGED = 3
+# Smallest divisor of a sum, and count that is always enough for a bucket, in standard
+# deviations of their noise.
+MIN_COUNT = 2.0
+SMALLEST_BUCKET = 5.0
 # Upper limit of a released radius of Lloyd steps, in radii of the ball. A smaller
 # limit would bias the means of wide or skewed clusters.
 LARGEST_RADIUS = 0.5
@@ -75,16 +84,15 @@ def choose_synopsis(
     return "hashing"
 
 
-#: Half of mu squared is for Lloyd steps, and the centers are averaged over the last
-#: half of the steps. Their noise is independent: such an average has twice the variance
-#: of one step at the cost of all, and better assignments.
-REFINEMENT = Refinement(
-    share=0.5,
-    n_averaged=3,
-    min_count=2.0,
-    largest_radius=LARGEST_RADIUS,
-    smallest_bucket=5.0,
-)
+def refinement() -> Refinement:
+    """Options of the Lloyd steps after hashing: the constants of this module."""
+    return Refinement(
+        share=LLOYD_SHARE,
+        n_averaged=N_AVERAGED,
+        min_count=MIN_COUNT,
+        largest_radius=LARGEST_RADIUS,
+        smallest_bucket=SMALLEST_BUCKET,
+    )
 
 
 class SynopsisKMeans(PrivateKMeans):
@@ -165,7 +173,7 @@ class SynopsisKMeans(PrivateKMeans):
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         if self.choose(n_points, n_features) == "quadtree":
             return self._quadtree().schedule(n_points, n_features)
-        return self._hashing().schedule(n_points, n_features, refinement=REFINEMENT)
+        return self._hashing().schedule(n_points, n_features, refinement=refinement())
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
@@ -177,7 +185,7 @@ class SynopsisKMeans(PrivateKMeans):
         # A ball is assumed to be filled by the points, even one given as a parameter.
         hashing = self._hashing()
         in_ball = hashing.resolved_radius(curator) < math.sqrt(d)
-        schedule = hashing.schedule(n, d, in_ball=in_ball, refinement=REFINEMENT)
+        schedule = hashing.schedule(n, d, in_ball=in_ball, refinement=refinement())
         return hashing.run(curator, schedule)
 
     def _quadtree(self) -> QuadtreeKMeans:

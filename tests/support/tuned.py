@@ -3,14 +3,14 @@
 import math
 
 from pkm.methods import KaplanStemmer
-from pkm.methods.synthetic.synopsis import REFINEMENT
+from pkm.methods.synthetic.synopsis import refinement
 
 
 class AveragedKaplanStemmer(KaplanStemmer):
     """Kaplan-Stemmer with the refinement of the synopsis."""
 
     def schedule(self, n_points, n_features, **options):
-        return super().schedule(n_points, n_features, refinement=REFINEMENT, **options)
+        return super().schedule(n_points, n_features, refinement=refinement(), **options)
 
     def cluster(self, curator):
         in_ball = self.resolved_radius(curator) < math.sqrt(curator.n_features)

@@ -1,16 +1,19 @@
 """Costs of a method on generated families of data sets, on which constants are chosen.
 
 Each family is a kind of data that was hard for a private synopsis: wide bounds, small
-groups far away, heavy tails, many columns. The last one draws everything at random. Run
-``python tools/studies/families.py --help`` from the root of the repository. An ablation
-is a run with another value of a constant:
-``--set pkm.methods.zoom.MAX_OUTSIDE=0.01``.
+groups far away, heavy tails, many columns. Three draw the shape of the data at random.
+Run ``python tools/studies/families.py --help`` from the root of the repository. An
+ablation is a run with another value of a constant, whose costs are printed over those
+of the value that is in use: ``--ablate pkm.methods.zoom.MAX_OUTSIDE=0.01``.
 """
 
 import argparse
 import importlib
+import itertools
 import math
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +23,7 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from pkm.methods import SynopsisKMeans
+from pkm.methods.fitting import RepeatableNoiseWarning
 
 EPSILONS = (0.25, 1.0, 4.0)
 SHAPES = ("round", "stretched", "skewed", "tails", "integers")
@@ -76,11 +80,17 @@ def plain(rng: Generator, factor: float) -> Data:
     return widen(rng, points, factor, 10)
 
 
-def two_columns(rng: Generator) -> Data:
-    """Eight clusters of 1,000 records in two columns, bounds three times too wide."""
-    sizes = even(8000, 8)
-    points = blobs(rng, sizes, 2, spread=0.1)
-    return widen(rng, points, 3.0, 8)
+def any_shape(rng: Generator, least_columns: int, most_columns: int) -> Data:
+    """Draw columns, clusters, records, sizes, spread and bounds; no heavy tails."""
+    d = int(rng.integers(least_columns, most_columns + 1))
+    k = int(rng.choice([3, 10, 30]))
+    n = int(10 ** rng.uniform(2.8, 4.7))
+    shares = rng.dirichlet(np.full(k, 3.0))
+    sizes = np.maximum((n * shares).astype(int), 1)
+    spread = float(rng.choice([0.02, 0.05, 0.1, 0.2]))
+    points = blobs(rng, sizes, d, spread=spread)
+    factor = float(rng.choice([1.1, 3.0, 30.0]))
+    return widen(rng, points, factor, k)
 
 
 def wide(rng: Generator, d: int) -> Data:
@@ -188,7 +198,8 @@ def anything(rng: Generator) -> Data:
 
 
 FAMILIES: dict[str, Callable[[Generator], Data]] = {
-    "two_columns": two_columns,
+    "few_columns": lambda rng: any_shape(rng, 1, 4),
+    "more_columns": lambda rng: any_shape(rng, 4, 32),
     "plain2": lambda rng: plain(rng, 2.0),
     "plain10": lambda rng: plain(rng, 10.0),
     "wide2": lambda rng: wide(rng, 2),
@@ -216,82 +227,112 @@ def cost(points: np.ndarray, centers: np.ndarray) -> float:
 
 def measure(
     family: str,
-    n_sets: int,
+    numbers: range,
     n_seeds: int,
-    first: int,
+    ablations: Sequence[str],
 ) -> Iterator[dict[str, float | str]]:
     """Ratios of the cost to that of the best of five k-means runs, and the mean's."""
-    for number in range(first, first + n_sets):
+    for number in numbers:
         rng = np.random.default_rng([number, *family.encode()])
         data = FAMILIES[family](rng)
         points = data.points
-        k = data.n_clusters
-        reference = KMeans(k, n_init=5, random_state=0).fit(points)
+        reference = KMeans(data.n_clusters, n_init=5, random_state=0).fit(points)
         least = cost(points, reference.cluster_centers_)
         mean = points.mean(axis=0, keepdims=True)
         of_mean = cost(points, mean) / least
-        for epsilon in EPSILONS:
-            for seed in range(n_seeds):
-                model = SynopsisKMeans(
-                    n_clusters=k,
-                    epsilon=epsilon,
-                    bounds=tuple(data.bounds),
-                    random_state=seed,
-                )
-                model.fit(points)
-                ratio = cost(points, model.cluster_centers_) / least
-                yield {
-                    "family": family,
-                    "set": number,
-                    "epsilon": epsilon,
-                    "ratio": ratio,
-                    "mean": of_mean,
-                }
+        for ablation in ["", *ablations]:
+            with replaced_constant(ablation):
+                for epsilon, seed in itertools.product(EPSILONS, range(n_seeds)):
+                    model = SynopsisKMeans(
+                        n_clusters=data.n_clusters,
+                        epsilon=epsilon,
+                        bounds=tuple(data.bounds),
+                        random_state=seed,
+                    )
+                    model.fit(points)
+                    yield {
+                        "family": family,
+                        "set": number,
+                        "ablation": ablation,
+                        "epsilon": epsilon,
+                        "ratio": cost(points, model.cluster_centers_) / least,
+                        "mean": of_mean,
+                    }
 
 
-def set_constant(assignment: str) -> None:
-    """Set a constant of a module, written as ``module.NAME=number``."""
+@contextmanager
+def replaced_constant(assignment: str) -> Iterator[None]:
+    """Replace a constant of a module, ``module.NAME=number``, for a while."""
+    if not assignment:
+        yield
+        return
     path, _, value = assignment.partition("=")
     module, _, name = path.rpartition(".")
     home = importlib.import_module(module)
     if not hasattr(home, name):
-        raise SystemExit(f"--set {assignment}: {module} has no constant {name}")
-    setattr(home, name, float(value))
+        raise SystemExit(f"--ablate {assignment}: {module} has no constant {name}")
+    kept = getattr(home, name)
+    setattr(home, name, type(kept)(float(value)))
+    try:
+        yield
+    finally:
+        setattr(home, name, kept)
 
 
-def main() -> None:
-    """Print geometric means over sets of the median and 90th percentile of seeds."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("families", nargs="*", default=list(FAMILIES))
-    parser.add_argument("--sets", type=int, default=5, help="data sets of a family")
-    parser.add_argument("--seeds", type=int, default=5, help="fits of a data set")
-    parser.add_argument("--first", type=int, default=0, help="number of the first set")
-    parser.add_argument("--set", action="append", default=[], help="a constant's value")
-    parser.add_argument("--rows", help="write all ratios to this CSV file")
-    options = parser.parse_args()
-    for assignment in options.set:
-        set_constant(assignment)
-    rows = pd.DataFrame(
-        row
-        for family in options.families
-        for row in measure(family, options.sets, options.seeds, options.first)
-    )
-    if options.rows:
-        rows.to_csv(options.rows, index=False)
-    logs = rows.assign(
-        ratio=np.log(rows["ratio"]),
-        mean=np.log(rows["mean"]),
-    )
-    sets = logs.groupby(["family", "set", "epsilon"], sort=False)
-    table = pd.DataFrame(
+def summarize(rows: pd.DataFrame) -> pd.DataFrame:
+    """Median and 90th percentile of the seeds of a set, and the mean's, as logs."""
+    logs = rows.assign(ratio=np.log(rows["ratio"]), mean=np.log(rows["mean"]))
+    sets = logs.groupby(["ablation", "family", "set", "epsilon"], sort=False)
+    return pd.DataFrame(
         {
             "median": sets["ratio"].median(),
             "p90": sets["ratio"].quantile(0.9),
             "mean only": sets["mean"].first(),
         }
     )
-    means = np.exp(table.groupby(["family", "epsilon"], sort=False).mean())
-    print(means.unstack("epsilon").round(3).to_string())
+
+
+def compare(sets: pd.DataFrame) -> pd.DataFrame:
+    """Costs of ablations over those of the constants in use: mean and extremes."""
+    medians = sets["median"].unstack("ablation", sort=False)
+    changes = medians.drop(columns="").sub(medians[""], axis=0)
+    by_epsilon = np.exp(changes.groupby("epsilon").mean()).T
+    by_family = np.exp(changes.groupby("family").mean())
+    return by_epsilon.assign(
+        mean=np.exp(changes.mean()),
+        best_family=by_family.min(),
+        worst_family=by_family.max(),
+        of=by_family.idxmax(),
+    )
+
+
+def main() -> None:
+    """Print geometric means over the sets of a family."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("families", nargs="*", default=list(FAMILIES))
+    parser.add_argument("--sets", type=int, default=5, help="data sets of a family")
+    parser.add_argument("--seeds", type=int, default=5, help="fits of a data set")
+    parser.add_argument("--first", type=int, default=0, help="number of the first set")
+    parser.add_argument(
+        "--ablate", action="append", default=[], help="a constant's other value"
+    )
+    parser.add_argument("--rows", help="write all ratios to this CSV file")
+    options = parser.parse_args()
+    # Seeds make a table repeatable; the points are generated, and nobody's.
+    warnings.simplefilter("ignore", RepeatableNoiseWarning)
+    numbers = range(options.first, options.first + options.sets)
+    rows = pd.DataFrame(
+        row
+        for family in options.families
+        for row in measure(family, numbers, options.seeds, options.ablate)
+    )
+    if options.rows:
+        rows.to_csv(options.rows, index=False)
+    sets = summarize(rows)
+    in_use = sets.loc[""].groupby(["family", "epsilon"], sort=False)
+    print(np.exp(in_use.mean()).unstack("epsilon").round(3).to_string())
+    if options.ablate:
+        print(compare(sets).round(3).to_string())
 
 
 if __name__ == "__main__":
