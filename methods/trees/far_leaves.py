@@ -11,7 +11,7 @@ import numpy as np
 
 from pkm.compute import Symlog
 from pkm.methods.trees.leaves import Leaves, gather_leaves
-from pkm.methods.trees.levels import average_with_children, sum_children
+from pkm.methods.trees.levels import sum_children
 from pkm.privacy import SCALE
 
 # Chosen on the families of tools/studies/families.py.
@@ -32,7 +32,7 @@ def find_far_leaves(
     Parameters
     ----------
     counts : list of ndarray, float64
-        Released, level j, from 1, of shape (2**j, ..., 2**j).
+        Noisy, level j, from 1, of shape (2**j, ..., 2**j).
     deviations : ndarray of shape (levels,)
         Standard deviation of one count of each level.
     scale : Symlog
@@ -55,8 +55,6 @@ def find_far_leaves(
     d = counts[0].ndim
     if limit >= 1:
         return Leaves(np.empty((0, d)), np.empty(0), np.empty(0))
-    counts = [level_counts.copy() for level_counts in counts]
-    deviations = np.sqrt(average_with_children(counts, deviations**2))
 
     # From the finest level up: cells above the noise, of which none is in another.
     grids = []

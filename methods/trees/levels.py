@@ -1,6 +1,10 @@
 """Counts of nested grids: level j, from 1, has 2**j intervals per feature."""
 
+import itertools
+
 import numpy as np
+
+from pkm.methods.coreset import project_onto_simplex
 
 
 def average_with_children(
@@ -19,8 +23,9 @@ def average_with_children(
     Returns
     -------
     ndarray of shape (levels,)
-        Variances of the averages, by inverse variance, from the finest level up. The
-        noise of the counts below one cell is independent of that below another one.
+        Variances of the averages, by inverse variance, from the finest level up (Hay,
+        Rastogi, Miklau and Suciu 2010, section 4). The noise of the counts below one
+        cell is independent of that below another one.
 
     Examples
     --------
@@ -49,3 +54,52 @@ def sum_children(counts: np.ndarray) -> np.ndarray:
     shape = np.ravel([(size // 2, 2) for size in counts.shape])
     within = tuple(range(1, len(shape), 2))
     return counts.reshape(shape).sum(axis=within)
+
+
+def nonnegative_cells(
+    counts: list[np.ndarray],
+    total: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the cells of the finest level whose counts are positive, without noise.
+
+    Where noise is as large as the counts, two constraints lower it: no count is
+    negative, and the counts of a cell's children sum to its own.
+
+    Parameters
+    ----------
+    counts : list of ndarray, float64
+        Noisy, level j, from 1, of shape (2**j, ..., 2**j).
+    total : float
+        The public number of records, positive.
+
+    Returns
+    -------
+    positions : ndarray of shape (m, d), int64
+    counts : ndarray of shape (m,), float64
+        Positive; they sum to the total.
+
+    Notes
+    -----
+    From the coarsest level down, the counts of a cell's children are projected onto the
+    simplex of its count. The projection subtracts their excess, which removes noise
+    from empty parts of the domain.
+
+    Examples
+    --------
+    >>> counts = [np.array([60.0, -4.0]), np.array([1.0, 55.0, -3.0, 2.0])]
+    >>> positions, cells = nonnegative_cells(counts, 60.0)
+    >>> positions.ravel().tolist(), cells.tolist()
+    ([0, 1], [3.0, 57.0])
+    """
+    d = counts[0].ndim
+    corners = list(itertools.product((0, 1), repeat=d))
+    positions = np.zeros((1, d), np.int64)
+    cell_counts = np.array([total])
+    for level_counts in counts:
+        children = (2 * positions[:, None, :] + corners).reshape(-1, d)
+        noisy = level_counts[tuple(children.T)].reshape(-1, 2**d)
+        child_counts = project_onto_simplex(noisy, cell_counts).ravel()
+        is_positive = child_counts > 0
+        positions = children[is_positive]
+        cell_counts = child_counts[is_positive]
+    return positions, cell_counts

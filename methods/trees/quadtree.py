@@ -1,10 +1,9 @@
-"""Weighted k-means on the leaves of a private quadtree: counts of nested grids, pure.
+"""Weighted k-means on the cells of a private quadtree: counts of nested grids, pure.
 
-An adaptive relative of EUGkM (Su et al. 2016) in the family of private spatial
-decompositions (Cormode, Procopiuc, Srivastava, Shen and Yu 2012; Zhang, Xiao and Xie
-2016): cells are small where records are dense, and large elsewhere. The cells of all
-levels are counted, because a record lies in one cell of each. The noisy counts decide
-which cells are split and which are leaves.
+A relative of EUGkM (Su et al. 2016) in the family of private spatial decompositions
+(Cormode, Procopiuc, Srivastava, Shen and Yu 2012). The cells of all levels are counted;
+a record lies in one cell of each. Coarse counts show which parts of the domain are
+empty, and the finest cells of the others are clustered.
 """
 
 import math
@@ -18,8 +17,8 @@ from pkm.methods.constraints import Integer, Real
 from pkm.methods.lloyd.noisy_steps import cluster_radii, shrunken_lloyd_step, step_noise
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.trees.far_leaves import cut_far_part, find_far_leaves
-from pkm.methods.trees.leaves import trimmed_means
-from pkm.methods.trees.nonnegative_leaves import nonnegative_leaves
+from pkm.methods.trees.leaves import gather_leaves, trimmed_means
+from pkm.methods.trees.levels import average_with_children, nonnegative_cells
 from pkm.privacy import (
     MAX_CELLS,
     SCALE,
@@ -43,12 +42,11 @@ MAX_LEVELS = 9
 # on finer levels, too. Constants were chosen on generated sets; docs/synopsis.md has
 # what each earns.
 
-FINEST_LEVEL = 1.5
-# Ratio of the shares of epsilon of a level and the one before it: up to the peak level,
-# and beyond it.
+FINEST_LEVEL = 1.0
+# Ratio of the shares of epsilon of a level and the one before it, up to a level; finer
+# ones have its share.
 GROWTH = 1.4
-PEAK_LEVEL = -1.0
-DECAY = 0.7
+LAST_GROWTH = -1.0
 STEP_SNR = 400.0  # from this n epsilon / k on there is a Lloyd step
 
 
@@ -109,8 +107,8 @@ class QuadtreeKMeans(PrivateKMeans):
     Cormode, G., Procopiuc, C., Srivastava, D., Shen, E. and Yu, T. (2012).
     Differentially private spatial decompositions. ICDE, 20-31.
 
-    Zhang, J., Xiao, X. and Xie, X. (2016). PrivTree: a differentially private algorithm
-    for hierarchical decompositions. SIGMOD, 155-170.
+    Hay, M., Rastogi, V., Miklau, G. and Suciu, D. (2010). Boosting the accuracy of
+    differentially private histograms through consistency. VLDB, 1021-1032, section 4.
 
     Examples
     --------
@@ -165,7 +163,7 @@ class QuadtreeKMeans(PrivateKMeans):
         --------
         >>> schedule = QuadtreeKMeans(5).schedule(100, 2)
         >>> schedule.intervals, schedule.step_epsilon
-        ((2, 4, 8, 16, 32), 0.0)
+        ((2, 4, 8, 16), 0.0)
         """
         d = n_features
         snr = n_points * self.epsilon / self.n_clusters
@@ -177,9 +175,9 @@ class QuadtreeKMeans(PrivateKMeans):
         n_levels = max(round(balanced + FINEST_LEVEL), MIN_LEVELS)
         n_levels = min(n_levels, MAX_LEVELS, MAX_FEATURES // d)
 
-        # Shares of epsilon: geometric up to the peak level, and beyond it.
-        levels = np.arange(1, n_levels + 1) - (balanced + PEAK_LEVEL)
-        weights = np.where(levels <= 0, GROWTH**levels, DECAY**levels)
+        # Shares of epsilon: geometric up to the last level that grows, then even.
+        levels = np.arange(1, n_levels + 1) - balanced
+        weights = GROWTH ** np.minimum(levels, LAST_GROWTH)
         epsilons = tree_epsilon * weights / weights.sum()
         intervals = tuple(2**level for level in range(1, n_levels + 1))
         return TreeSchedule(intervals, tuple(epsilons.tolist()), step_epsilon)
@@ -202,9 +200,10 @@ class QuadtreeKMeans(PrivateKMeans):
         # Find the leaves, and cluster their weighted midpoints on a linear scale.
         scale = curator.scale
         total = float(curator.n_points)
-        deviations = math.sqrt(2) / epsilons
+        deviations = np.sqrt(average_with_children(counts, 2 / epsilons**2))
+        cells = nonnegative_cells(counts, total)
+        leaves = cut_far_part(gather_leaves([(intervals, *cells)]), scale)
         far = find_far_leaves(counts, deviations, scale)
-        leaves = cut_far_part(nonnegative_leaves(counts, deviations, total), scale)
         leaves = leaves.append(far).or_domain(total)
         linear = leaves.expand(scale)
         centers = linear.cluster(self.n_clusters, self.n_init, curator.public_rng())

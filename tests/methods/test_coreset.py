@@ -10,6 +10,7 @@ import pytest
 from hashed import mixture
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 from pkm import datasets
 from pkm.compute import Points, cluster_means, inertia, labels
@@ -30,6 +31,35 @@ def test_consistent_counts_are_the_nearest_with_the_total(counts, total):
     shifts = (counts - adjusted)[positive]
     assert np.ptp(shifts) < 1e-9
     assert (counts[~positive] <= shifts.max() + 1e-9).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 5), st.integers(1, 16), st.integers(0, 2**32 - 1))
+def test_projection_is_the_nearest_point_of_the_simplex(m, c, seed):
+    """Optimal by Karush, Kuhn and Tucker: one shift, and zero where that makes less than zero."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(m, c)) * 10
+    totals = rng.uniform(0.1, 50.0, m)
+    projected = project_onto_simplex(values, totals)
+    assert (projected >= 0).all()
+    np.testing.assert_allclose(projected.sum(axis=1), totals, rtol=1e-12)
+    for row, source in zip(projected, values, strict=True):
+        shifts = (source - row)[row > 0]
+        np.testing.assert_allclose(shifts, shifts[0], atol=1e-9)
+        assert (source[row == 0] <= shifts[0] + 1e-9).all()
+
+
+def test_projection_agrees_with_a_general_solver():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(1, 4))
+    solution = minimize(
+        lambda row: ((row - values[0]) ** 2).sum(),
+        np.full(4, 0.5),
+        bounds=[(0, None)] * 4,
+        constraints={"type": "eq", "fun": lambda row: row.sum() - 2.0},
+    )
+    projected = project_onto_simplex(values, np.array([2.0]))[0]
+    np.testing.assert_allclose(projected, solution.x, atol=1e-6)
 
 
 def test_coreset_estimates_costs():

@@ -1,11 +1,14 @@
-"""Counts of nested grids: averages by inverse variance, against least squares."""
+"""Counts of nested grids: averages against least squares, cells of positive counts."""
 
 import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pkm.methods.trees.levels import average_with_children, sum_children
+from pkm.methods.trees.levels import average_with_children, nonnegative_cells, sum_children
+from pkm.privacy import SCALE
 
 
 def dense_least_squares(counts, variances):
@@ -65,3 +68,41 @@ def test_sums_of_children_are_sums_of_blocks():
     sums = sum_children(counts)
     assert sums.shape == (2, 2, 2)
     assert math.isclose(sums[1, 0, 1], counts[2:, :2, 2:].sum())
+
+
+# Cells of positive counts
+
+
+def nested_counts(points, n_levels):
+    """Exact counts of nested grids of points in grid steps."""
+    edges = [np.linspace(-SCALE, SCALE, 2**j + 1) for j in range(1, n_levels + 1)]
+    return [np.histogramdd(points, [edge] * points.shape[1])[0] for edge in edges]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_exact_counts_give_the_cells_that_hold_records(d):
+    rng = np.random.default_rng(d)
+    counts = nested_counts(rng.integers(-SCALE // 2, SCALE // 2, (40, d)), 3)
+    positions, cells = nonnegative_cells(counts, 40.0)
+    assert len(cells) == np.count_nonzero(counts[-1])
+    np.testing.assert_allclose(cells, counts[-1][tuple(positions.T)])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 4), st.floats(0.01, 100.0), st.integers(0, 2**32 - 1))
+def test_cells_are_positive_different_and_hold_all_records(d, n_levels, deviation, seed):
+    rng = np.random.default_rng(seed)
+    counts = nested_counts(rng.integers(-SCALE, SCALE, (200, d)), n_levels)
+    noisy = [level + deviation * rng.normal(size=level.shape) for level in counts]
+    positions, cells = nonnegative_cells(noisy, 200.0)
+    assert (cells > 0).all()
+    assert cells.sum() == pytest.approx(200.0)
+    assert len(np.unique(positions, axis=0)) == len(positions)
+    assert ((positions >= 0) & (positions < 2**n_levels)).all()
+
+
+def test_an_empty_half_has_no_cell_however_noisy_its_quarters_are():
+    counts = [np.array([50.0, -3.0]), np.array([20.0, 30.0, 9.0, 7.0])]
+    positions, cells = nonnegative_cells(counts, 50.0)
+    assert positions.ravel().tolist() == [0, 1]
+    assert cells.tolist() == [20.0, 30.0]

@@ -45,7 +45,7 @@ def test_schedule_spends_epsilon_and_keeps_to_the_largest_grid(n, d, k, epsilon,
 
 @pytest.mark.parametrize(
     ("n", "levels", "has_step"),
-    [(100, 5, False), (1000, 6, False), (3999, 7, False), (4000, 7, True)],
+    [(100, 4, False), (1000, 6, False), (3999, 7, False), (4000, 7, True)],
 )
 def test_schedule_follows_the_records_of_a_center(n, levels, has_step):
     """At n epsilon = 1000 in two columns the balanced level is log2(1000) / 2 = 5."""
@@ -54,12 +54,11 @@ def test_schedule_follows_the_records_of_a_center(n, levels, has_step):
     assert (schedule.step_epsilon > 0) == has_step
 
 
-def test_shares_rise_to_the_peak_and_fall_beyond():
-    # The balanced level of 4096 records in two columns is the sixth, the peak the fifth.
+def test_shares_grow_up_to_the_level_before_the_balanced_one_and_are_even_then():
+    # The balanced level of 4096 records in two columns is the sixth.
     schedule = QuadtreeKMeans(30, step_share=0.0).schedule(4096, 2)
-    assert schedule.intervals == tuple(2**j for j in range(1, 9))
-    weights = 1.4 ** np.array([-4.0, -3, -2, -1, 0, 0, 0, 0])
-    weights[5:] = 0.7 ** np.array([1.0, 2, 3])
+    assert schedule.intervals == tuple(2**j for j in range(1, 8))
+    weights = 1.4 ** np.array([-4.0, -3, -2, -1, 0, 0, 0])
     np.testing.assert_allclose(schedule.epsilons, weights / weights.sum(), rtol=1e-12)
 
 
@@ -138,7 +137,7 @@ def test_radii_grow_as_far_as_noise_allows():
 # The method
 
 
-@pytest.mark.parametrize(("n", "n_charges"), [(100, 5), (3000, 7), (20_000, 9)])
+@pytest.mark.parametrize(("n", "n_charges"), [(100, 4), (3000, 7), (20_000, 9)])
 def test_charges_spend_the_budget(n, n_charges):
     run = QuadtreeKMeans(n_clusters=10, epsilon=0.7).fit_batch(draw(n, 2), [0, 5])
     assert len(run.ledger.charges) == n_charges
