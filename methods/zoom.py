@@ -38,7 +38,7 @@ MANY_FEATURES = 4  # from here on a ball, for methods that support one
 FEW_FEATURES = 3  # up to here both ends of every column are found at the end
 # Rounds: a count of shells in each, clipped means between them.
 MIN_ROUNDS = 3
-MAX_ROUNDS = 8
+MAX_ROUNDS = 6
 ERRORS_PER_ROUND = 4.0  # radius after a round, in errors of its mean
 # The guard, a public rule for when noise is small enough for a zoom. Largest errors of
 # a mean, in radii, and of a count, in n: in the first rounds, and in the last.
@@ -46,15 +46,10 @@ MAX_MEAN_ERROR = 0.2
 MAX_COUNT_ERROR = 1 / 16
 MAX_LAST_ERROR = 1 / 28
 # A radius is the smallest with no more points outside than this: in standard deviations
-# of their noise, of all together and of a single shell; and, if they are compressed, in
-# n.
+# of their noise; and, if they are compressed, in n.
 TAIL = 2.5
-SHELL_TAIL = 4.0
-MAX_OUTSIDE = 0.05
-# How much points outside are compressed; see Symlog. A tree of cells is coarser where
-# the compressed part is larger; hashing is not.
-SOFTNESS_BALL = 2.0
-SOFTNESS_CUBE = 0.5
+MAX_OUTSIDE = 0.02
+SOFTNESS = 0.5  # of the compression of points outside; see Symlog
 # Ratios of the radii of neighboring shells: in the first rounds, and in the last.
 COARSE_RATIO = 2**-1.0
 COARSE_SHELLS = 23
@@ -366,8 +361,7 @@ def find_domain(
     # The farthest that a point of the public domain can be, in half-widths.
     lengths = (1 + np.abs(center)) / half_width
     largest = float(np.linalg.norm(lengths) if plan.ball else lengths.max())
-    softness = SOFTNESS_BALL if plan.ball else SOFTNESS_CUBE
-    scale = Symlog(largest, softness if compress else 0.0, by_norm=plan.ball)
+    scale = Symlog(largest, SOFTNESS if compress else 0.0, by_norm=plan.ball)
     return Zoom(plan.share, center, half_width, scale, n_outside)
 
 
@@ -394,15 +388,13 @@ def _find_radius(
 ) -> tuple[float, float]:
     """Smallest radius with no visible points outside, and the noisy number outside.
 
-    From the outside, shells are added until their count, or that of the last one, is
-    above its noise and a least number. If it never is, the radius is the largest one.
+    From the outside, shells are added until their count is above its noise and a least
+    number. If it never is, the radius is the largest one.
     """
     # Noise of a sum of m counts: sqrt(m) standard deviations.
     outside = np.cumsum(counts)
     limits = TAIL * stddev * np.sqrt(np.arange(1, len(counts) + 1))
-    is_visible = outside > np.maximum(limits, least)
-    is_visible |= counts > max(SHELL_TAIL * stddev, least)
-    visible = np.flatnonzero(is_visible)
+    visible = np.flatnonzero(outside > np.maximum(limits, least))
     first = int(visible[0]) if len(visible) else 0
     n_outside = float(outside[first - 1]) if first else 0.0
     return max(float(radii[first]), MIN_HALF_WIDTH), max(n_outside, 0.0)

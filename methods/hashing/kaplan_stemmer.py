@@ -80,7 +80,6 @@ LLOYD_RADIUS = 2  # in smallest widths, if these are given or features are few
 # Points fill a ball that a zoom found, or that is given with many features. In the ball
 # around a cube most points are at about half of its radius, so that widths are smaller.
 WIDTHS_IN_BALL = 2.0  # over those in a cube
-CLUSTER_RADIUS_IN_BALL = 3 / 10
 MANY_FEATURES = 16
 
 SMALLEST_CLUSTER = 8  # a bucket needs at least n / (8 k) points
@@ -119,16 +118,12 @@ class Refinement:
     largest_radius : float
         Upper limit of a released radius, in radii of the ball, if it is above the
         planned radius.
-    smallest_bucket : float
-        Count that is always enough for a bucket, in standard deviations of its noise.
-        By default a bucket needs n / (8 k) points, however low the noise is.
     """
 
     share: float = 0.25
     n_averaged: int = 1
     min_count: float = 0.0
     largest_radius: float = 0.0
-    smallest_bucket: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -411,11 +406,10 @@ class KaplanStemmer(CoresetMethod):
         schedule = (passing or schedules[-1:])[0]
         if self.widths != "auto" or n_features <= FEW_FEATURES:
             return schedule
-        radius = CLUSTER_RADIUS_IN_BALL if in_ball else CLUSTER_RADIUS
-        largest = radius
+        largest = CLUSTER_RADIUS
         if schedule.shells_mu > 0:
-            largest = max(radius, refinement.largest_radius)
-        return replace(schedule, fine_radius=radius, lloyd_radius=largest)
+            largest = max(largest, refinement.largest_radius)
+        return replace(schedule, fine_radius=CLUSTER_RADIUS, lloyd_radius=largest)
 
     def _list_hashes(
         self,
@@ -619,8 +613,6 @@ class KaplanStemmer(CoresetMethod):
 
         # Release the codes and counts of the large buckets.
         min_count = buckets.n_remaining / (SMALLEST_CLUSTER * self.n_clusters)
-        smallest = schedule.refinement.smallest_bucket / schedule.histogram_mu
-        min_count = min(min_count, smallest)
         noise = buckets.histogram_noise(schedule.histogram_mu, schedule.delta)
         query = BucketCounts(hashing, min_count)
         codes, counts = buckets.release(query, counts=noise)["counts"]

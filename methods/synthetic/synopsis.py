@@ -30,12 +30,10 @@ HASHING_SNR = 50.0
 # over the last of them. Their noise is independent: over half of the steps the average
 # has twice the variance of one step at the cost of all, and better assignments.
 LLOYD_STEPS = 6
-LLOYD_SHARE = 0.5
+LLOYD_SHARE = 0.4
 N_AVERAGED = 3
-# Smallest divisor of a sum, and count that is always enough for a bucket, in standard
-# deviations of their noise.
+# Smallest divisor of a sum, in standard deviations of the noise of a count.
 MIN_COUNT = 2.0
-SMALLEST_BUCKET = 5.0
 # Upper limit of a released radius of Lloyd steps, in radii of the ball. A smaller
 # limit would bias the means of wide or skewed clusters.
 LARGEST_RADIUS = 0.5
@@ -91,7 +89,6 @@ def refinement() -> Refinement:
         n_averaged=N_AVERAGED,
         min_count=MIN_COUNT,
         largest_radius=LARGEST_RADIUS,
-        smallest_bucket=SMALLEST_BUCKET,
     )
 
 
