@@ -38,17 +38,16 @@ MANY_FEATURES = 4  # from here on a ball, for methods that support one
 FEW_FEATURES = 3  # up to here both ends of every column are found at the end
 # Rounds: a count of shells in each, clipped means between them.
 MIN_ROUNDS = 3
-MAX_ROUNDS = 6
+MAX_ROUNDS = 8
 ERRORS_PER_ROUND = 4.0  # radius after a round, in errors of its mean
 # The guard, a public rule for when noise is small enough for a zoom. Largest errors of
-# a mean, in radii, and of a count, in n: in the first rounds, and in the last.
+# a mean, in radii, and of a count, in n.
 MAX_MEAN_ERROR = 0.2
 MAX_COUNT_ERROR = 1 / 16
-MAX_LAST_ERROR = 1 / 28
 # A radius is the smallest with no more points outside than this: in standard deviations
 # of their noise; and, if they are compressed, in n.
 TAIL = 2.5
-MAX_OUTSIDE = 0.02
+MAX_OUTSIDE = 0.01
 SOFTNESS = 0.5  # of the compression of points outside; see Symlog
 # Ratios of the radii of neighboring shells: in the first rounds, and in the last.
 COARSE_RATIO = 2**-1.0
@@ -223,7 +222,7 @@ def plan_zoom(
     # mean is sqrt(d) in L1 and 1 in L2, that of side counts d and sqrt(d).
     n_sides = d if _has_sides(ball, d) else 1
     count_cost = 1 / (MAX_COUNT_ERROR * n_points)
-    last_cost = 1 / (MAX_LAST_ERROR * n_points)
+    last_cost = count_cost
     mean_cost = math.sqrt(d) / (MAX_MEAN_ERROR * n_points)
     if pure:
         power = 1

@@ -30,7 +30,7 @@ HASHING_SNR = 50.0
 # over the last of them. Their noise is independent: over half of the steps the average
 # has twice the variance of one step at the cost of all, and better assignments.
 LLOYD_STEPS = 6
-LLOYD_SHARE = 0.4
+LLOYD_SHARE = 0.5
 N_AVERAGED = 3
 # Smallest divisor of a sum, in standard deviations of the noise of a count.
 MIN_COUNT = 2.0
