@@ -222,18 +222,17 @@ def plan_zoom(
     # mean is sqrt(d) in L1 and 1 in L2, that of side counts d and sqrt(d).
     n_sides = d if _has_sides(ball, d) else 1
     count_cost = 1 / (MAX_COUNT_ERROR * n_points)
-    last_cost = count_cost
     mean_cost = math.sqrt(d) / (MAX_MEAN_ERROR * n_points)
     if pure:
         power = 1
         whole = epsilon
         count_cost *= math.sqrt(2)
-        last_cost *= math.sqrt(2) * n_sides
         mean_cost *= math.sqrt(2 * d)
+        last_cost = n_sides * count_cost
     else:
         power = 2
         whole = gaussian_mu(epsilon, delta)
-        last_cost *= math.sqrt(n_sides)
+        last_cost = math.sqrt(n_sides) * count_cost
 
     # The fewest rounds that could find the smallest domain, or as many as are
     # affordable. Each release is at the same multiple of its least cost.

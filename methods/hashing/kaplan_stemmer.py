@@ -82,7 +82,6 @@ LLOYD_RADIUS = 2  # in smallest widths, if these are given or features are few
 WIDTHS_IN_BALL = 2.0  # over those in a cube
 MANY_FEATURES = 16
 
-SMALLEST_CLUSTER = 8  # a bucket needs at least n / (8 k) points
 N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
 
 # A radius of Lloyd steps that is released, by counts of points in shells.
@@ -612,9 +611,8 @@ class KaplanStemmer(CoresetMethod):
         hashing = euclidean_hash(generator, projections, d, width)
 
         # Release the codes and counts of the large buckets.
-        min_count = buckets.n_remaining / (SMALLEST_CLUSTER * self.n_clusters)
         noise = buckets.histogram_noise(schedule.histogram_mu, schedule.delta)
-        query = BucketCounts(hashing, min_count)
+        query = BucketCounts(hashing)
         codes, counts = buckets.release(query, counts=noise)["counts"]
         centers = buckets.clip(hashing.cell_centers(codes))
         sizes = np.maximum(counts / SCALE, 1.0)
