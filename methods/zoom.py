@@ -47,7 +47,7 @@ MAX_COUNT_ERROR = 1 / 16
 # A radius is the smallest with no more points outside than this: in standard deviations
 # of their noise; and, if they are compressed, in n.
 TAIL = 2.5
-MAX_OUTSIDE = 0.01
+MAX_OUTSIDE = 0.025
 SOFTNESS = 0.5  # of the compression of points outside; see Symlog
 # Ratios of the radii of neighboring shells: in the first rounds, and in the last.
 COARSE_RATIO = 2**-1.0
