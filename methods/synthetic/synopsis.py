@@ -1,8 +1,8 @@
-"""k-means on a private synopsis that a public rule chooses: this project's method.
+"""k-means on a private synopsis that suits the data's shape: this project's method.
 
 Counts of nested grids are best with few features, hashing and averages with many. The
-choice, and the share of the budget for a zoom, follow from n, d, k and the budget
-alone. These are public, so that the choice costs nothing. See docs/synopsis.md.
+choice follows from d alone, and the share of the budget for a zoom from n, d and the
+budget. These are public, so that the choice costs nothing. See docs/synopsis.md.
 """
 
 import math
@@ -15,17 +15,12 @@ from pkm.methods.constraints import AUTO, Real
 from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer, Refinement
 from pkm.methods.schedule import Schedule
 from pkm.methods.trees.quadtree import QuadtreeKMeans
-from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
+from pkm.privacy import Curator, PrivacyClaim
 
 # These constants were chosen on generated sets and five real ones: celltype, letters,
 # shuttle, s1 and yeast.
 
-# A quadtree up to three features, and in four where n mu / k is below HASHING_SNR;
-# hashing elsewhere. n mu / k is the signal-to-noise ratio of a cluster's mean count:
-# over the standard deviation of Gaussian noise at the whole budget.
-QUADTREE_FEATURES = 3
-MAX_QUADTREE_FEATURES = 4
-HASHING_SNR = 50.0
+QUADTREE_FEATURES = 3  # a quadtree up to here, hashing beyond
 # Lloyd steps after hashing, and their share of mu squared. The centers are averaged
 # over the last of them. Their noise is independent: over half of the steps the average
 # has twice the variance of one step at the cost of all, and better assignments.
@@ -40,46 +35,6 @@ LARGEST_RADIUS = 0.5
 # Least and largest share of the budget for a zoom.
 ZOOM_SHARE = 0.1
 MAX_ZOOM_SHARE = 0.5
-
-Synopsis = Literal["quadtree", "hashing"]
-
-
-def choose_synopsis(
-    n_points: int,
-    n_features: int,
-    n_clusters: int,
-    epsilon: float,
-    delta: float,
-) -> Synopsis:
-    """Choose the synopsis, from public quantities only.
-
-    Parameters
-    ----------
-    n_points, n_features, n_clusters : int
-    epsilon, delta : float
-
-    Returns
-    -------
-    {"quadtree", "hashing"}
-        ``quadtree``, of :class:`pkm.methods.QuadtreeKMeans`, with up to three features,
-        and with four where n mu / k is below 50; otherwise ``hashing``, of
-        :class:`pkm.methods.KaplanStemmer`.
-
-    Examples
-    --------
-    >>> choose_synopsis(5000, 2, 15, 1.0, 1e-6)
-    'quadtree'
-    >>> choose_synopsis(150, 4, 3, 1.0, 1e-6)
-    'quadtree'
-    >>> choose_synopsis(20_000, 16, 26, 1.0, 1e-6)
-    'hashing'
-    """
-    if n_features <= QUADTREE_FEATURES:
-        return "quadtree"
-    snr = n_points * gaussian_mu(epsilon, delta) / n_clusters
-    if n_features <= MAX_QUADTREE_FEATURES and snr < HASHING_SNR:
-        return "quadtree"
-    return "hashing"
 
 
 def refinement() -> Refinement:
@@ -114,11 +69,11 @@ class SynopsisKMeans(PrivateKMeans):
 
     Notes
     -----
-    The rule is :func:`choose_synopsis`; :meth:`choose` says what it chooses. A run is
-    private because each release is, and because the choice follows from public values.
-    After hashing there are six Lloyd steps, and the centers are averaged over the last
-    three. The radius of the steps is released where n mu / k is at least 200, as in
-    :class:`pkm.methods.KaplanStemmer`.
+    Up to three features the synopsis is that of :class:`pkm.methods.QuadtreeKMeans`.
+    With more it is that of :class:`pkm.methods.KaplanStemmer`, with six Lloyd steps,
+    and the centers are averaged over the last three. The radius of the steps is
+    released where n mu / k is at least 200. A run is private because each release is,
+    and because the choice follows from a public value.
 
     Examples
     --------
@@ -147,28 +102,13 @@ class SynopsisKMeans(PrivateKMeans):
     radius: float | Literal["auto"] = "auto"
     zoom: float | None = ZOOM_SHARE
 
-    def choose(
-        self,
-        n_points: int,
-        n_features: int,
-    ) -> Synopsis:
-        """The synopsis of points of that shape; see :func:`choose_synopsis`.
-
-        The zoom follows from it. After a zoom the synopsis is chosen again, for the
-        budget that is left, and may be the other one.
-        """
-        delta = self.resolved_delta(n_points)
-        return choose_synopsis(
-            n_points, n_features, self.n_clusters, self.epsilon, delta
-        )
-
     def schedule(
         self,
         n_points: int,
         n_features: int,
     ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
-        if self.choose(n_points, n_features) == "quadtree":
+        if n_features <= QUADTREE_FEATURES:
             return self._quadtree().schedule(n_points, n_features)
         return self._hashing().schedule(n_points, n_features, refinement=refinement())
 
@@ -176,7 +116,7 @@ class SynopsisKMeans(PrivateKMeans):
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         n = curator.n_points
         d = curator.n_features
-        if self.choose(n, d) == "quadtree":
+        if d <= QUADTREE_FEATURES:
             return self._quadtree().cluster(curator)
 
         # A ball is assumed to be filled by the points, even one given as a parameter.

@@ -240,7 +240,7 @@ def test_replicates_that_find_nothing_smaller_cost_the_same():
     """Corners of a cube: some replicates find a ball, others stay in the public domain."""
     rng = np.random.default_rng(0)
     corners = rng.choice([-1, 1], (6000, 6)) * rng.uniform(0.9, 1, (6000, 1))
-    grid = np.rint(0.8555 * corners * SCALE).astype(np.int64)
+    grid = np.rint(0.85 * corners * SCALE).astype(np.int64)
     run = KaplanStemmer(3, epsilon=2.0, zoom=0.1).fit_batch(grid, range(6))
     assert {zoom is None for zoom in run.zooms} == {True, False}
     assert run.ledger.spent() <= 2.0

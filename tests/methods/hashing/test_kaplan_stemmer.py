@@ -199,7 +199,6 @@ def noiseless_version(points, k, radius, plan, seed):
             kept = kept[order[: len(kept) // 2]]
 
         # The average of every large bucket, in two steps from its center, is a candidate.
-        least_size = max(plan.threshold, len(kept) / (8 * k))
         for width in plan.widths:
             for _ in range(plan.repetitions):
                 hashing = euclidean_hash(generator, 4, d, width * radius)
@@ -207,7 +206,7 @@ def noiseless_version(points, k, radius, plan, seed):
                 _, bucket, sizes = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
                 bucket = bucket.ravel()
                 codes = hashing.codes(Points.from_grid(kept))
-                for b in np.flatnonzero(sizes >= least_size):
+                for b in np.flatnonzero(sizes >= plan.threshold):
                     members = kept[bucket == b]
                     center = clip(hashing.cell_centers(codes[bucket == b][:1]))
                     for step_radius in (
@@ -303,21 +302,32 @@ def test_candidates_capture_planted_clusters():
 
 
 def test_second_round_finds_clusters_missed_by_the_first():
-    """A small cluster far off is less than 1 / (8 k) of all points, and more of the farthest half
-    of them.
+    """In the first round a small cluster shares buckets with a large one nearby, and their average
+    is near the large one. The second round uses the farthest half of the points.
     """
     rng = np.random.default_rng(0)
-    far_center = [0.8, 0.0, 0.0]
-    near = 0.1 * rng.standard_normal((19_700, 3))
-    far = far_center + 0.01 * rng.standard_normal((300, 3))
-    points = snap(np.concatenate([near, far]))
+    center = np.full(8, 0.0)
+    center[0] = 0.6
+    large = 0.1 * rng.standard_normal((19_700, 8))
+    small = center + 0.01 * rng.standard_normal((300, 8))
+    points = snap(np.concatenate([large, small]))
     n_finding = {}
     for rounds in (1, 2):
-        method = KaplanStemmer(8, epsilon=8.0, radius=1.0, rounds=rounds, release="candidates")
-        run = method.fit_batch(points, range(5))
-        distances = np.linalg.norm(run.centers / SCALE - far_center, axis=2)
-        n_finding[rounds] = np.sum(distances.min(axis=1) < 0.1)
-    assert n_finding == {1: 0, 2: 5}
+        method = KaplanStemmer(
+            8,
+            epsilon=8.0,
+            radius=1.0,
+            rounds=rounds,
+            widths=(0.5,),
+            repetitions=1,
+            release="candidates",
+        )
+        run = method.fit_batch(points, range(12))
+        found = [
+            np.linalg.norm(centers / SCALE - center, axis=1).min() < 0.1 for centers in run.centers
+        ]
+        n_finding[rounds] = sum(found)
+    assert n_finding == {1: 5, 2: 8}
 
 
 @pytest.mark.parametrize(
