@@ -306,15 +306,21 @@ class View:
 
     Attributes
     ----------
+    n_points, n_features : int
+        Of the curator: public.
     group : int or None
         Index of the users whose points these are, where users are partitioned into
         disjoint groups.
     """
 
+    n_replicates = 1
     group: int | None = None
 
     def __init__(self, curator: BaseCurator) -> None:
+        curator.check_single(type(self).__name__)
         self._curator = curator
+        self.n_points = curator.n_points
+        self.n_features = curator.n_features
 
     def release(
         self,

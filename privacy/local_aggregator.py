@@ -224,7 +224,6 @@ class Cohort(View):
         self.key = int(sequence.generate_state(1, np.uint64)[0])
         self.group = number
         self.size = len(users)
-        self.n_features = aggregator.n_features
         self.radius = radius
 
     def check_unreported(self) -> None:

@@ -42,11 +42,11 @@ class Sensitivity(NamedTuple):
     unit: float | np.ndarray = 1.0
 
 
-Sensitivities = Mapping[str, Sensitivity]
-"""Sensitivity of each part with additive noise."""
+Sensitivities = Mapping[str, Any]
+"""Bound of each part: :class:`Sensitivity`, or as its mechanism takes it."""
 
-Answer = Mapping[str, np.ndarray]
-"""Exact values of each part of an answer."""
+Answer = Mapping[str, Any]
+"""Value of each part: int64 for additive noise, or as its mechanism takes it."""
 
 Details = Mapping[str, float | None]
 """Public facts about a release that the ledger records."""
@@ -89,7 +89,7 @@ class Query:
             Naming the argument, its value and the rule.
         """
 
-    def sensitivity(self, source: Any) -> Mapping[str, Any]:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """Bound the change between neighbors, from public values only.
 
         Parameters
@@ -99,12 +99,12 @@ class Query:
 
         Returns
         -------
-        mapping of str to Sensitivity
-            One for each part.
+        mapping of str to object
+            One for each part: :class:`Sensitivity` for additive noise.
         """
         raise NotImplementedError(f"{type(self).__name__} must define sensitivity")
 
-    def exact(self, source: Any) -> Mapping[str, Any]:
+    def exact(self, source: Any) -> Answer:
         """Compute the private exact answer; int64 for parts with additive noise."""
         raise NotImplementedError(f"{type(self).__name__} must define exact")
 

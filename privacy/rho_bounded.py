@@ -12,7 +12,7 @@ import numpy as np
 
 from pkm.compute.kernels.clipping import clip_norms
 from pkm.compute.kernels.nearest import nearest_of_many
-from pkm.privacy.checks import check_grid_integers, check_positive
+from pkm.privacy.checks import check_grid_integers, check_positive, check_range
 from pkm.privacy.grid import SCALE
 from pkm.privacy.queries.clipped_regions import (
     ClippedRegions,
@@ -95,11 +95,7 @@ class RhoBoundedCurator(NumberedRecords):
         ClippedRegions
         """
         centers = np.asarray(centers)
-        if (
-            centers.size
-            and not -MAX_CENTER <= centers.min() <= centers.max() <= MAX_CENTER
-        ):
-            raise ValueError(f"centers must be at most {MAX_CENTER} grid steps in size")
+        check_range("centers", centers, -MAX_CENTER, MAX_CENTER, ", in grid steps")
         check_grid_integers("centers", centers, ("m", self.n_features))
         if not len(centers):
             raise ValueError(f"centers={centers} must be at least one: give a center")
@@ -116,11 +112,7 @@ class RhoBoundedCurator(NumberedRecords):
             if members is not None:
                 self.check_members(members)
                 rows = rows[members]
-            region = (
-                nearest_of_many(rows, centers)[0]
-                if len(rows)
-                else np.empty(0, np.int64)
-            )
+            region = nearest_of_many(rows, centers)[0]
 
         # Called once, and only if a query needs the clipped records.
         def clip() -> np.ndarray:

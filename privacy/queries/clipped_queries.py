@@ -14,10 +14,10 @@ The first two are on the remaining points of :class:`ClippedPoints`, the others 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Gaussian
 from pkm.privacy.mechanisms.selection import ScoreSensitivity
-from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
+from pkm.privacy.mechanisms.stability_histogram import OccupiedCells
 from pkm.privacy.queries.clipped_points import ClippedPoints
 from pkm.privacy.queries.shells import check_radii
 from pkm.privacy.queries.sums import (
@@ -40,27 +40,19 @@ from pkm.privacy.queries.sums import (
     GAUSSIAN_COUNTS,
     GAUSSIAN_SUMS,
     GAUSSIAN_SUMS_AND_COUNTS,
+    LARGE_COUNTS,
     ONE_COUNT,
-    DisjointCounts,
+    TWO_COUNTS,
+    CountQuery,
     vector_sensitivity,
 )
-from pkm.privacy.query import (
-    Answer,
-    Details,
-    Mechanisms,
-    Query,
-    Sensitivities,
-    Sensitivity,
-)
+from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities
 
 MOMENT_STEPS = 1 << 12
 """Coordinates are truncated to so many steps per half-width before multiplication."""
 
 MOMENT_ROWS = 1 << 12
 """Points per matrix product; sums of so many products are exact in float64."""
-
-ONE_REPLACEMENT = Sensitivity(l1=2 * SCALE, l2=math.sqrt(2) * SCALE, linf=SCALE, l0=2)
-"""One record replaced in counts, which are in units of 2**-16 records."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +77,7 @@ class BucketCounts(Query):
     """
 
     label = "bucket_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
+    mechanisms = LARGE_COUNTS
     view = ClippedPoints
     adjacencies = (Adjacency.ZERO_OUT,)
 
@@ -98,9 +90,9 @@ class BucketCounts(Query):
 
     def sensitivity(self, source: ClippedPoints) -> Sensitivities:
         """One record in one bucket, or one replacement."""
-        return {"counts": ONE_REPLACEMENT if source.is_filtered else ONE_COUNT}
+        return {"counts": TWO_COUNTS if source.is_filtered else ONE_COUNT}
 
-    def exact(self, source: ClippedPoints) -> Mapping[str, OccupiedCells]:
+    def exact(self, source: ClippedPoints) -> Answer:
         """Buckets that occur, and their exact counts."""
         # Counts of points that masks mark, then of the copies that they do not.
         remaining = source._remaining
@@ -109,9 +101,8 @@ class BucketCounts(Query):
         tied_rows, tied_counts = list_tied(remaining, source.n_features)
         codes = self.hashing.codes(Points.from_grid(tied_rows))
         buckets, counts = merge_counts(present, (codes, tied_counts))
-        return {
-            "counts": OccupiedCells(buckets.astype(np.int64), counts, self.min_count)
-        }
+        buckets = buckets.astype(np.int64)
+        return {"counts": OccupiedCells(buckets, counts, self.min_count)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +199,7 @@ class _NearestQuery(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class NearestCounts(_NearestQuery, DisjointCounts):
+class NearestCounts(_NearestQuery, CountQuery):
     """Numbers of all points nearest to each center.
 
     Parameters
@@ -225,16 +216,15 @@ class NearestCounts(_NearestQuery, DisjointCounts):
     label = "nearest_counts"
     mechanisms = GAUSSIAN_COUNTS
 
-    def exact(self, source: ClippedPoints) -> Answer:
-        """Exact counts."""
-        _, counts = source._all.map_reduce(
-            partial(sums_and_counts, centers=self.centers[None])
-        )
-        return {"counts": counts * SCALE}
+    def count(self, source: ClippedPoints) -> np.ndarray:
+        """Count over all shards."""
+        add_up = partial(sums_and_counts, centers=self.centers[None])
+        _, counts = source._all.map_reduce(add_up)
+        return counts[0]
 
 
 @dataclass(frozen=True, eq=False)
-class NearestShells(_NearestQuery, DisjointCounts):
+class NearestShells(_NearestQuery, CountQuery):
     """Numbers of all points by the distance to the nearest center.
 
     Parameters
@@ -262,11 +252,10 @@ class NearestShells(_NearestQuery, DisjointCounts):
         super().check(source)
         check_radii(self.radii)
 
-    def exact(self, source: ClippedPoints) -> Answer:
-        """Exact counts."""
+    def count(self, source: ClippedPoints) -> np.ndarray:
+        """Count over all shards."""
         arguments = {"centers": self.centers, "radii": self.radii * SCALE}
-        counts = total_array(source._all, nearest_shells, **arguments)
-        return {"counts": counts[None] * SCALE}
+        return total_array(source._all, nearest_shells, **arguments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,7 +363,7 @@ class _CandidateQuery(Query):
 
     candidates: np.ndarray
 
-    def sensitivity(self, source: ClippedPoints) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: ClippedPoints) -> Sensitivities:
         """A record adds at most the cost range to each cost, in squared grid steps."""
         # A cost is a sum over records of squared distances to the nearest center: a
         # record adds between 0 and the largest squared distance to each.
@@ -414,11 +403,9 @@ class Swaps(_CandidateQuery):
         check_indices("current", self.current, len(self.candidates))
         check_indices("slots", self.slots, len(self.current))
 
-    def exact(self, source: ClippedPoints) -> Mapping[str, list[np.ndarray]]:
+    def exact(self, source: ClippedPoints) -> Answer:
         """Scores of all swaps."""
-        current = np.asarray(self.current, np.int64)
-        slots = np.asarray(self.slots, np.int64)
-        arguments = {"candidates": self.candidates, "current": current, "slots": slots}
+        arguments = {name: np.asarray(array) for name, array in vars(self).items()}
         # Costs are Python integers: exact for any number of points.
         costs = total_array(source._all, swap_costs, **arguments)
         return {"choices": [score_costs(costs.ravel().tolist())]}
@@ -456,7 +443,7 @@ class CandidateSets(_CandidateQuery):
         source.check_positions(self.candidates)
         check_indices("sets", self.sets, len(self.candidates))
 
-    def exact(self, source: ClippedPoints) -> Mapping[str, list[np.ndarray]]:
+    def exact(self, source: ClippedPoints) -> Answer:
         """Scores of the sets."""
         costs = total_array(source._all, _inertias, centers=self.candidates[self.sets])
         return {"choices": [score_costs(costs.tolist())]}
@@ -477,8 +464,8 @@ def score_costs(costs: Sequence[int]) -> np.ndarray:
     return np.array([-float(cost - smallest) for cost in costs])
 
 
-def check_indices(name: str, indices: Any, size: int) -> None:
-    """Refuse indices that are not in ``range(size)``."""
+def check_indices(name: str, indices: Sequence[int] | np.ndarray, size: int) -> None:
+    """Refuse indices that are not in ``range(size)``, and an empty list."""
     indices = np.asarray(indices)
     if not indices.size or indices.min() < 0 or indices.max() >= size:
         raise ValueError(

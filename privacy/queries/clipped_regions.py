@@ -1,23 +1,30 @@
 """Records clipped to balls around public centers, under rho-bounded adjacency."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
 from pkm.privacy.base import View
+from pkm.privacy.checks import check_range
 from pkm.privacy.grid import SCALE
-from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
+from pkm.privacy.mechanisms.stability_histogram import OccupiedCells
 from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
-from pkm.privacy.queries.sums import COUNTS, GAUSSIAN_COUNTS, GAUSSIAN_SUMS, ONE_COUNT
-from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
+from pkm.privacy.queries.sums import (
+    GAUSSIAN_COUNTS,
+    GAUSSIAN_SUMS,
+    LARGE_COUNTS,
+    ONE_COUNT,
+    TWO_COUNTS,
+    CountQuery,
+    vector_sensitivity,
+)
+from pkm.privacy.query import Answer, Query, Sensitivities
 
 #: L2 norm of the change if one count falls by 1 and another rises by 1.
 TWO_RECORDS = math.sqrt(2)
-TWO_COUNTS = Sensitivity(l1=2 * SCALE, l2=TWO_RECORDS * SCALE, linf=SCALE, l0=2)
 ONE_RECORD_FLAW = "F-17"  # the flaw of charging a move as one record
 MAX_NORMAL = 1 << 20  # largest entry of a normal vector
 
@@ -76,7 +83,6 @@ class ClippedRegions(View):
         self._cell = cell
         self._region = np.arange(n_cells)  # region of each cell
         self.n_cells = n_cells
-        self.n_features = curator.n_features
         self.charge_both = charge_both
         self.sum_sensitivity = radius
         if charge_both:
@@ -107,11 +113,7 @@ class ClippedRegions(View):
             normal points to.
         """
         cells = np.asarray(cells, np.int64)
-        largest = np.abs(normal).max(initial=0)
-        if largest > MAX_NORMAL:
-            raise ValueError(
-                f"normal must have entries of at most {MAX_NORMAL}, got {largest}"
-            )
+        check_range("normal", normal, -MAX_NORMAL, MAX_NORMAL)
 
         # Number the parts: the i-th cell is split into n_cells + 2 i and n_cells + 2 i
         # + 1.
@@ -132,12 +134,8 @@ class ClippedRegions(View):
 
     def check_cells(self, cells: np.ndarray) -> None:
         """Refuse cells that do not exist or are named twice."""
-        are_different = len(np.unique(cells)) == len(cells)
-        if (
-            not are_different
-            or cells.min(initial=0) < 0
-            or cells.max(initial=-1) >= self.n_cells
-        ):
+        known = set(cells.tolist()).intersection(range(self.n_cells))
+        if len(known) < len(cells):
             raise ValueError(
                 f"cells={cells.tolist()} must be different and below {self.n_cells}"
             )
@@ -148,11 +146,9 @@ class ClippedRegions(View):
         n_groups: int,
     ) -> None:
         """Refuse groups of too few cells, or of cells of different regions."""
-        is_in_range = groups.min(initial=-1) >= -1 and groups.max(initial=-1) < n_groups
-        if groups.shape != (self.n_cells,) or not is_in_range:
-            raise ValueError(
-                f"groups must have {self.n_cells} entries from -1 to {n_groups - 1}"
-            )
+        if groups.shape != (self.n_cells,):
+            raise ValueError(f"groups must have {self.n_cells} entries, one per cell")
+        check_range("groups", groups, -1, n_groups - 1)
 
         # Records of two regions are relative to two centers: a move inside such a group
         # could change its sum by twice the radius.
@@ -190,19 +186,8 @@ def two_sums_sensitivity(
     return max(TWO_RECORDS * radius, inside)
 
 
-class _RegionQuery(Query):
-    """Base class of the queries on regions; a move may be charged as one record."""
-
-    view = ClippedRegions
-    adjacencies = RHO_BOUNDED
-
-    def flaw(self, source: ClippedRegions) -> str:
-        """The flaw of charging a move as one record."""
-        return "" if source.charge_both else ONE_RECORD_FLAW
-
-
 @dataclass(frozen=True)
-class RegionSizes(Query):
+class RegionSizes(CountQuery):
     """Sizes of all regions, empty ones included, before any split.
 
     Empty regions may be named, because the centers are public.
@@ -222,9 +207,9 @@ class RegionSizes(Query):
         """A move changes two region sizes by 1 each."""
         return {"counts": TWO_COUNTS}
 
-    def exact(self, source: ClippedRegions) -> Answer:
-        """Exact sizes."""
-        return {"counts": source._counts()[None] * SCALE}
+    def count(self, source: ClippedRegions) -> np.ndarray:
+        """Count the records of all regions."""
+        return source._counts()
 
 
 @dataclass(frozen=True)
@@ -238,18 +223,29 @@ class LargeRegions(RegionSizes):
     neighbor holds one record.
     """
 
-    mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
+    mechanisms = LARGE_COUNTS
 
-    def exact(self, source: ClippedRegions) -> Mapping[str, OccupiedCells]:
+    def exact(self, source: ClippedRegions) -> Answer:
         """The regions that are not empty."""
         # Empty regions are left out: the threshold hides which ones are occupied.
-        counts = source._counts()
+        counts = self.count(source)
         occupied = np.flatnonzero(counts)
         return {"counts": OccupiedCells(occupied, counts[occupied])}
 
 
+class _RegionQuery(Query):
+    """Base class of the queries on regions; a move may be charged as one record."""
+
+    view = ClippedRegions
+    adjacencies = RHO_BOUNDED
+
+    def flaw(self, source: ClippedRegions) -> str:
+        """The flaw of charging a move as one record."""
+        return "" if source.charge_both else ONE_RECORD_FLAW
+
+
 @dataclass(frozen=True, eq=False)
-class RegionCounts(_RegionQuery):
+class RegionCounts(_RegionQuery, CountQuery):
     """Numbers of records in cells of the regions.
 
     Parameters
@@ -265,7 +261,6 @@ class RegionCounts(_RegionQuery):
     """
 
     label = "region_counts"
-    mechanisms = COUNTS
 
     cells: np.ndarray
 
@@ -281,9 +276,9 @@ class RegionCounts(_RegionQuery):
         """Two: one record less in one cell, and one more in another."""
         return 2 if source.charge_both else 1
 
-    def exact(self, source: ClippedRegions) -> Answer:
-        """Exact counts."""
-        return {"counts": source._counts()[self.cells][None] * SCALE}
+    def count(self, source: ClippedRegions) -> np.ndarray:
+        """Count the records of the cells."""
+        return source._counts()[self.cells]
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,11 +312,9 @@ class RegionSums(_RegionQuery):
 
     def sensitivity(self, source: ClippedRegions) -> Sensitivities:
         """Two sums; one sum by the radius if a move is charged as one record."""
-        # In units of the L2 sensitivity, and twice d coordinates change at most: L1 by
-        # the Cauchy-Schwarz inequality.
-        n_changes = 2 * source.n_features
+        # In units of the L2 sensitivity, and twice d coordinates change at most.
         unit = source.sum_sensitivity * SCALE
-        return {"sums": Sensitivity(math.sqrt(n_changes), 1.0, 1.0, n_changes, unit)}
+        return {"sums": vector_sensitivity(1.0, 2 * source.n_features, unit)}
 
     def exact(self, source: ClippedRegions) -> Answer:
         """Exact sums."""

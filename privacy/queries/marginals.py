@@ -6,7 +6,7 @@ one, such as that of independent columns. So a record changes it by at most 1.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -16,16 +16,11 @@ import numpy as np
 from pkm.compute import Points
 from pkm.compute.storage.blocks import total_array
 from pkm.privacy.budget import Adjacency
+from pkm.privacy.checks import check_floats, check_range
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms.selection import ScoreSensitivity
-from pkm.privacy.queries.sums import CHOICES, COUNTS
-from pkm.privacy.query import (
-    Answer,
-    Details,
-    Query,
-    Sensitivities,
-    Sensitivity,
-)
+from pkm.privacy.queries.sums import CHOICES, CountQuery, entries_sensitivity
+from pkm.privacy.query import Answer, Details, Query, Sensitivities
 from pkm.scalars import is_integer
 
 MAX_EXPECTED = 2.0**40  # records of a table: in units of 2**-16 they fit int64
@@ -61,14 +56,14 @@ class _TableQuery(Query):
             for table, shape in zip(np.split(cells, ends), shapes, strict=True)
         ]
 
-    def _count(self, source: Any) -> np.ndarray:
-        """Exact counts of all cells, int64, over all shards."""
+    def count(self, source: Any) -> np.ndarray:
+        """Count the points of all cells, over all shards."""
         arguments = {"column_sets": self.column_sets, "edges": self.edges}
         return total_array(source._shards, _count_cells, **arguments)
 
 
 @dataclass(frozen=True, eq=False)
-class Marginals(_TableQuery):
+class Marginals(_TableQuery, CountQuery):
     """Numbers of points in all cells of contingency tables of columns.
 
     Parameters
@@ -87,17 +82,10 @@ class Marginals(_TableQuery):
     """
 
     label = "marginals"
-    mechanisms = COUNTS
 
     def sensitivity(self, source: Any) -> Sensitivities:
         """One record in one cell of every table."""
-        # m counts by 1 each: m in L1, sqrt(m) in L2.
-        m = len(self.column_sets)
-        return {"counts": Sensitivity(m * SCALE, math.sqrt(m) * SCALE, SCALE, m)}
-
-    def exact(self, source: Any) -> Answer:
-        """Exact counts over all shards."""
-        return {"counts": self._count(source)[None] * SCALE}
+        return {"counts": entries_sensitivity(len(self.column_sets))}
 
     def details(self) -> Details:
         """The number of tables."""
@@ -141,24 +129,17 @@ class DependentColumns(_TableQuery):
                 f"{len(self.shares)}; release them first"
             )
         for h, shares in enumerate(self.shares):
-            expected = (len(self.edges[h]) + 1,)
-            if (
-                shares.shape != expected
-                or not (np.isfinite(shares) & (shares >= 0)).all()
-            ):
-                raise ValueError(
-                    f"shares[{h}] must be finite, not negative, of shape {expected}, "
-                    f"got shape {shares.shape}"
-                )
+            check_floats(f"shares[{h}]", shares, self.shape((h,)))
+            check_range(f"shares[{h}]", shares, 0, math.inf)
 
-    def sensitivity(self, source: Any) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """Scores change by at most 1, up or down, and differences by at most 2."""
         return {"choices": ScoreSensitivity(2.0)}
 
-    def exact(self, source: Any) -> Mapping[str, list[np.ndarray]]:
+    def exact(self, source: Any) -> Answer:
         """Scores of all candidates."""
         scores = []
-        tables = self.split(self._count(source))
+        tables = self.split(self.count(source))
         for columns, table in zip(self.column_sets, tables, strict=True):
             # Expected counts if the columns were independent with the released shares.
             independent = source.n_points * reduce(
@@ -212,13 +193,9 @@ class WorstApproximated(_TableQuery):
                     f"{name} must be of {len(self.column_sets)} tables, got {length}"
                 )
         for columns, expected in zip(self.column_sets, self.expected, strict=True):
-            shape = self.shape(columns)
-            if expected.shape != shape or not np.abs(expected).sum() <= MAX_EXPECTED:
-                raise ValueError(
-                    f"expected counts of columns={columns} must be of at most "
-                    f"{MAX_EXPECTED:.3g} records, of shape {shape}, got shape "
-                    f"{expected.shape}"
-                )
+            name = f"expected counts of columns={columns}"
+            check_floats(name, expected, self.shape(columns))
+            check_range(f"sum of {name}", np.abs(expected).sum(), 0, MAX_EXPECTED)
         for weight in self.weights:
             if not (is_integer(weight) and 1 <= weight <= MAX_WEIGHT):
                 raise ValueError(
@@ -230,14 +207,14 @@ class WorstApproximated(_TableQuery):
                     f"offsets={offset:g} must be at most {MAX_EXPECTED:.3g} records"
                 )
 
-    def sensitivity(self, source: Any) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """Scores change by at most their weights, up or down."""
         # Of the difference of two scores: one may rise while the other falls.
         return {"choices": ScoreSensitivity(2.0 * max(self.weights))}
 
-    def exact(self, source: Any) -> Mapping[str, list[np.ndarray]]:
+    def exact(self, source: Any) -> Answer:
         """Scores of all tables."""
-        tables = self.split(self._count(source))
+        tables = self.split(self.count(source))
         terms = (tables, self.expected, self.weights, self.offsets)
         scores = []
         for table, expected, weight, offset in zip(*terms, strict=True):

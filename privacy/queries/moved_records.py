@@ -11,7 +11,7 @@ records:
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -28,14 +28,20 @@ from pkm.compute.kernels.quadtree import (
     lexicographic_order,
     occupied_cells,
 )
-from pkm.privacy.checks import check_grid_integers
+from pkm.privacy.checks import check_grid_integers, check_range
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Gaussian
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
-from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram, StreamedCells
+from pkm.privacy.mechanisms.stability_histogram import StreamedCells
 from pkm.privacy.queries.clipped_regions import TWO_RECORDS, group_sums
 from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
-from pkm.privacy.queries.sums import GAUSSIAN_COUNTS, GAUSSIAN_SUMS
+from pkm.privacy.queries.sums import (
+    GAUSSIAN_COUNTS,
+    GAUSSIAN_SUMS,
+    LARGE_COUNTS,
+    entries_sensitivity,
+    vector_sensitivity,
+)
 from pkm.privacy.query import (
     Answer,
     Details,
@@ -245,7 +251,7 @@ class QuadtreeCounts(Query):
     """
 
     label = "cell_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
+    mechanisms = LARGE_COUNTS
     adjacencies = RHO_BOUNDED
 
     shifts: np.ndarray
@@ -255,8 +261,7 @@ class QuadtreeCounts(Query):
         """Refuse shifts off the grid or of another width, and bad levels."""
         shape = (len(self.shifts), source.n_features)
         check_grid_integers("shifts", self.shifts, shape)
-        if ((self.shifts < 0) | (self.shifts > 4 * SCALE)).any():
-            raise ValueError(f"shifts must be from 0 to {4 * SCALE} grid steps")
+        check_range("shifts", self.shifts, 0, 4 * SCALE, ", in grid steps")
         is_known = all(level in range(LEVELS) for level in self.levels)
         if self.levels.step != 1 or not is_known:
             raise ValueError(
@@ -267,10 +272,9 @@ class QuadtreeCounts(Query):
         """Two counts of each histogram."""
         # A move changes two counts by 1 in each of the histograms.
         n_changes = 2 * len(self.shifts) * len(self.levels)
-        l2 = math.sqrt(n_changes) * SCALE
-        return {"counts": Sensitivity(n_changes * SCALE, l2, SCALE, n_changes)}
+        return {"counts": entries_sensitivity(n_changes)}
 
-    def exact(self, source: NumberedRecords) -> Mapping[str, StreamedCells]:
+    def exact(self, source: NumberedRecords) -> Answer:
         """The occupied cells, one histogram after the other."""
 
         def chunks() -> Iterator[tuple[CellsAt, np.ndarray]]:
@@ -343,11 +347,10 @@ class SoftCounts(Query):
     def sensitivity(self, source: NumberedRecords) -> Sensitivities:
         """The weights of one record, at the nodes around its old and new position."""
         # Nodes are 2 / intervals half-widths apart. The weights of two positions are at
-        # 2 * 2^d nodes; L1 by the Cauchy-Schwarz inequality.
+        # 2 * 2^d nodes.
         d = source.n_features
         l2 = soft_sensitivity(d, 2 / self.intervals, source.max_shift) * SCALE
-        n_weights = 2 ** (d + 1)
-        return {"counts": Sensitivity(math.sqrt(n_weights) * l2, l2, l2, n_weights)}
+        return {"counts": vector_sensitivity(l2, 2 ** (d + 1))}
 
     def exact(self, source: NumberedRecords) -> Answer:
         """Exact sums of the weights, each rounded to 2**-16."""
@@ -363,9 +366,7 @@ class SoftCounts(Query):
 
 def move_sensitivity(source: NumberedRecords) -> Sensitivity:
     """Sensitivity of a row or a sum to a move: ``max_shift`` in L2."""
-    # At most d coordinates change: L1 by the Cauchy-Schwarz inequality.
-    l2 = source.max_shift * SCALE
-    return Sensitivity(math.sqrt(source.n_features) * l2, l2, l2, source.n_features)
+    return vector_sensitivity(source.max_shift * SCALE, source.n_features)
 
 
 def soft_sensitivity(

@@ -13,6 +13,7 @@ import numpy as np
 from pkm.compute.kernels.quadtree import ShiftedRows, find_span, lexicographic_order
 from pkm.privacy.base import BaseCurator
 from pkm.privacy.budget import Adjacency
+from pkm.privacy.checks import check_range
 from pkm.privacy.grid import SCALE
 
 RHO_BOUNDED = (Adjacency.RHO_BOUNDED,)
@@ -92,11 +93,7 @@ class NumberedRecords(BaseCurator):
     ) -> None:
         """Refuse groups that are not from -1 to n_groups - 1 for each record."""
         self._check_records("groups", groups, np.integer, "integers")
-        if groups.min(initial=-1) < -1 or groups.max(initial=-1) >= n_groups:
-            raise ValueError(
-                f"groups must be from -1 to {n_groups - 1}, got {groups.min()} to "
-                f"{groups.max()}"
-            )
+        check_range("groups", groups, -1, n_groups - 1)
 
     def check_members(self, members: np.ndarray) -> None:
         """Refuse members that are not one bool for each released record."""

@@ -25,7 +25,7 @@ in log space.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -42,12 +42,17 @@ from pkm.compute.kernels.unit_ball import (
 )
 from pkm.compute.storage.points import make_slices
 from pkm.privacy.base import BaseCurator, View
-from pkm.privacy.checks import check_positive
+from pkm.privacy.checks import check_floats, check_positive
 from pkm.privacy.mechanisms.additive import Cost
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 from pkm.privacy.mechanisms.selection import ScoreSensitivity
-from pkm.privacy.queries.sums import GAUSSIAN_SUMS_AND_COUNTS, ONE_COUNT, DisjointCounts
-from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
+from pkm.privacy.queries.sums import (
+    GAUSSIAN_SUMS_AND_COUNTS,
+    ONE_COUNT,
+    CountQuery,
+    entries_sensitivity,
+)
+from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities
 
 
 def cover_epsilon(weight: float, delta: float) -> float:
@@ -201,24 +206,9 @@ class ProjectedPoints(View):
         matrix: np.ndarray,
         length: float,
     ) -> None:
-        curator.check_single(type(self).__name__)
         super().__init__(curator)
         self._projection = Projection(curator._shards, matrix, length)
-        self.n_dimensions, self.n_features = matrix.shape
-
-    def check_centers(self, centers: np.ndarray) -> None:
-        """Refuse centers (k, m) that are not finite or of another width."""
-        if (
-            centers.ndim != 2
-            or centers.shape[1] != self.n_dimensions
-            or not len(centers)
-        ):
-            raise ValueError(
-                f"centers must have shape (k, {self.n_dimensions}) with k >= 1, got "
-                f"{centers.shape}"
-            )
-        if not np.isfinite(centers).all():
-            raise ValueError("centers must be finite")
+        self.n_dimensions = len(matrix)
 
 
 @dataclass(frozen=True)
@@ -259,11 +249,11 @@ class CoverPicks(Query):
                 f"{len(self.grids)}, must be at least 1"
             )
 
-    def sensitivity(self, source: ProjectedPoints) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: ProjectedPoints) -> Sensitivities:
         """Counts of covered points are monotonic and change by at most 1."""
         return {"picks": ScoreSensitivity(1.0, monotonic=True)}
 
-    def exact(self, source: ProjectedPoints) -> Mapping[str, CoverProblem]:
+    def exact(self, source: ProjectedPoints) -> Answer:
         """Projected points."""
         return {"picks": CoverProblem(source._projection, self.grids, self.n_picks)}
 
@@ -278,11 +268,19 @@ class _ProjectedQuery(Query):
 
     def check(self, source: ProjectedPoints) -> None:
         """Refuse centers that do not fit the projection."""
-        source.check_centers(self.centers)
+        check_floats("centers", self.centers, ("k", source.n_dimensions))
+        if not len(self.centers):
+            raise ValueError("centers must be one or more: there is none to be nearest")
+
+    def _label(self, source: ProjectedPoints) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield blocks of the points, and the nearest center of each point."""
+        projection = source._projection
+        for rows in make_slices(len(projection), PROJECTION_BLOCK):
+            yield rows, nearest_labels(projection[rows], self.centers)
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedCounts(_ProjectedQuery, DisjointCounts):
+class ProjectedCounts(_ProjectedQuery, CountQuery):
     """Numbers of points nearest to each center in the projection.
 
     Parameters
@@ -298,13 +296,12 @@ class ProjectedCounts(_ProjectedQuery, DisjointCounts):
 
     label = "projected_counts"
 
-    def exact(self, source: ProjectedPoints) -> Answer:
-        """Exact counts."""
+    def count(self, source: ProjectedPoints) -> np.ndarray:
+        """Count block by block."""
         counts = np.zeros(len(self.centers), np.int64)
-        for rows in make_slices(len(source._projection), PROJECTION_BLOCK):
-            nearest = nearest_labels(source._projection[rows], self.centers)
+        for _, nearest in self._label(source):
             counts += np.bincount(nearest, minlength=len(self.centers))
-        return {"counts": counts[None] * SCALE}
+        return counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,19 +327,16 @@ class ProjectedSumsAndCounts(_ProjectedQuery):
     def sensitivity(self, source: ProjectedPoints) -> Sensitivities:
         """One record in one cell."""
         # A point of the domain has at most 1 per coordinate, in half-widths.
-        d = source.n_features
-        sums = Sensitivity(d * SCALE, math.sqrt(d) * SCALE)
+        sums = entries_sensitivity(source.n_features)
         return {"sums": sums, "counts": ONE_COUNT}
 
     def exact(self, source: ProjectedPoints) -> Answer:
         """Exact sums and counts."""
         sums = np.zeros((len(self.centers), source.n_features), np.int64)
         counts = np.zeros(len(self.centers), np.int64)
-        projection = source._projection
-        for rows in make_slices(len(projection), PROJECTION_BLOCK):
-            nearest = nearest_labels(projection[rows], self.centers)
+        for rows, nearest in self._label(source):
             part_sums, part_counts = label_sums(
-                projection.rows(rows), nearest, len(self.centers)
+                source._projection.rows(rows), nearest, len(self.centers)
             )
             sums += part_sums
             counts += part_counts

@@ -7,7 +7,7 @@ cell.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,12 +23,12 @@ from pkm.compute import (
 )
 from pkm.compute.storage.blocks import Shards, total_array
 from pkm.privacy.base import BaseCurator, View
-from pkm.privacy.checks import check_grid_integers, check_type
+from pkm.privacy.checks import check_floats, check_grid_integers, check_type
 from pkm.privacy.mechanisms.selection import ScoreSensitivity, SplitScore
 from pkm.privacy.queries.sums import (
     CHOICES,
     GAUSSIAN_SUMS,
-    DisjointCounts,
+    CountQuery,
     vector_sensitivity,
 )
 from pkm.privacy.query import Answer, Details, Query, Sensitivities
@@ -179,7 +179,6 @@ class PartitionTree(View):
         n_codes: int = 0,
         grid: BoxGrid | None = None,
     ) -> None:
-        curator.check_single(type(self).__name__)
         super().__init__(curator)
         # Points in memory are ordered by cells once; others in every pass.
         self._points = curator._shards
@@ -189,10 +188,8 @@ class PartitionTree(View):
         )
         self._code = code
         self._splits: list[Split] = []
-        self.n_features = curator.n_features
         self._grid = grid
         self._n_codes = n_codes
-        self.n_points = curator.n_points
         n_bins = 1 if grid is None else grid.n_bins
         first = np.zeros(self.n_features, np.int64)
         last = np.full(self.n_features, n_bins)
@@ -316,7 +313,7 @@ class PartitionTree(View):
 
 
 @dataclass(frozen=True)
-class CellCounts(DisjointCounts):
+class CellCounts(CountQuery):
     """Numbers of points in disjoint cells of a tree.
 
     Parameters
@@ -338,10 +335,9 @@ class CellCounts(DisjointCounts):
         """Refuse cells that overlap."""
         source.check_disjoint(self.cells)
 
-    def exact(self, source: PartitionTree) -> Answer:
-        """Exact counts."""
-        sizes = source._total(_sizes, cells=self.cells)
-        return {"counts": sizes[None] * SCALE}
+    def count(self, source: PartitionTree) -> np.ndarray:
+        """Count the points of the cells."""
+        return source._total(_sizes, cells=self.cells)
 
 
 @dataclass(frozen=True, eq=False)
@@ -460,25 +456,21 @@ class Splits(Query):
                 "curator.partition(grid)"
             )
         sizes = np.asarray(self.sizes, np.float64)
-        if sizes.shape != (len(self.cells),) or not np.isfinite(sizes).all():
-            raise ValueError(
-                f"sizes must be {len(self.cells)} finite numbers, one for each cell, "
-                f"got {sizes}"
-            )
+        check_floats("sizes", sizes, (len(self.cells),), ", one for each cell")
         if not self.margin >= 0:
             raise ValueError(
                 f"margin={self.margin} must not be negative: the cost would exceed "
                 "what is charged"
             )
 
-    def sensitivity(self, source: PartitionTree) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: PartitionTree) -> Sensitivities:
         """The score's sensitivity over the size of the cell."""
         # Below a size of 1 all scores are 0: the lower bound avoids a division by zero.
         sizes = np.asarray(self.sizes, np.float64)
         changes = self.score.sensitivity / np.maximum(1.0, sizes - self.margin)
         return {"choices": ScoreSensitivity(changes, failure=self.failure)}
 
-    def exact(self, source: PartitionTree) -> Mapping[str, Iterator[np.ndarray]]:
+    def exact(self, source: PartitionTree) -> Answer:
         """Scores of the candidates, cell by cell."""
         # A generator: the mechanism draws a choice before the next cell is scored.
         return {"choices": self._scores(source)}
