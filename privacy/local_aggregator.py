@@ -33,7 +33,7 @@ from pkm.privacy.mechanisms.randomizers import (
     VectorRandomizer,
     check_epsilon,
 )
-from pkm.privacy.query import Mechanisms, Query
+from pkm.privacy.query import Mechanisms, Query, frozen
 
 # Number of users whose reports are drawn from one stream: public, so that streams do
 # not depend on shards.
@@ -279,7 +279,7 @@ class CohortQuery(Query):
         raise NotImplementedError(f"{type(self).__name__} must define estimate")
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class LocalCounts(CohortQuery):
     """Numbers of users in each cell of a public rule.
 
@@ -326,7 +326,7 @@ class LocalCounts(CohortQuery):
         return mechanism.estimate(reports)[: self.rule.size] * SCALE
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class LocalSums(CohortQuery):
     """Sums of the points of cells, each about an origin.
 
@@ -406,7 +406,7 @@ class LocalSums(CohortQuery):
             yield UserVectors(users, user_cells, np.where(position >= 0, vectors, 0.0))
 
 
-@dataclass(frozen=True)
+@frozen
 class LocalPoints(CohortQuery):
     """Noisy points: one vector per user, unbiased for the point.
 

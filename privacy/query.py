@@ -6,7 +6,8 @@ released by :meth:`pkm.privacy.BaseCurator.release`, the only place that charges
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -50,6 +51,15 @@ Answer = Mapping[str, Any]
 
 Details = Mapping[str, float | None]
 """Public facts about a release that the ledger records."""
+
+
+QueryType = TypeVar("QueryType", bound=type)
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def frozen(query: QueryType) -> QueryType:
+    """Make a class of queries a frozen dataclass, compared by identity."""
+    return dataclass(frozen=True, eq=False)(query)
 
 
 class Query:

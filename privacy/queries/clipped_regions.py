@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +20,7 @@ from pkm.privacy.queries.sums import (
     CountQuery,
     vector_sensitivity,
 )
-from pkm.privacy.query import Answer, Query, Sensitivities
+from pkm.privacy.query import Answer, Query, Sensitivities, frozen
 
 #: L2 norm of the change if one count falls by 1 and another rises by 1.
 TWO_RECORDS = math.sqrt(2)
@@ -186,7 +185,7 @@ def two_sums_sensitivity(
     return max(TWO_RECORDS * radius, inside)
 
 
-@dataclass(frozen=True)
+@frozen
 class RegionSizes(CountQuery):
     """Sizes of all regions, empty ones included, before any split.
 
@@ -212,7 +211,7 @@ class RegionSizes(CountQuery):
         return source._counts()
 
 
-@dataclass(frozen=True)
+@frozen
 class LargeRegions(RegionSizes):
     """Regions with a large noisy size, and their sizes, before any split.
 
@@ -244,7 +243,7 @@ class _RegionQuery(Query):
         return "" if source.charge_both else ONE_RECORD_FLAW
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class RegionCounts(_RegionQuery, CountQuery):
     """Numbers of records in cells of the regions.
 
@@ -281,7 +280,7 @@ class RegionCounts(_RegionQuery, CountQuery):
         return source._counts()[self.cells]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class RegionSums(_RegionQuery):
     """Sums of the clipped records about their region's center, over groups of cells.
 

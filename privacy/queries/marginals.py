@@ -7,7 +7,6 @@ one, such as that of independent columns. So a record changes it by at most 1.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -16,11 +15,11 @@ import numpy as np
 from pkm.compute import Points
 from pkm.compute.storage.blocks import total_array
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.checks import check_floats, check_range
+from pkm.privacy.checks import check_floats, check_grid_integers, check_range
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms.selection import ScoreSensitivity
 from pkm.privacy.queries.sums import CHOICES, CountQuery, entries_sensitivity
-from pkm.privacy.query import Answer, Details, Query, Sensitivities
+from pkm.privacy.query import Answer, Details, Query, Sensitivities, frozen
 from pkm.scalars import is_integer
 
 MAX_EXPECTED = 2.0**40  # records of a table: in units of 2**-16 they fit int64
@@ -30,7 +29,7 @@ MAX_WEIGHT = 1 << 10
 BLOCK_ROWS = 1 << 14  # points whose cells are computed at a time
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class _TableQuery(Query):
     """Base class of the queries on contingency tables of columns, of one replicate."""
 
@@ -40,7 +39,26 @@ class _TableQuery(Query):
     def check(self, source: Any) -> None:
         """Refuse more than one replicate, unknown columns, and too many cells."""
         source.check_single(self.label)
-        _check_tables(self.column_sets, self.edges, source.n_features)
+        d = source.n_features
+        if len(self.edges) != d:
+            raise ValueError(f"edges must be of {d} columns, got {len(self.edges)}")
+        for h, inner in enumerate(self.edges):
+            check_grid_integers(f"edges[{h}]", inner, ("m",))
+            if inner.dtype != np.int64 or (np.diff(inner) <= 0).any():
+                raise ValueError(f"edges[{h}] must be int64 and increasing: {inner}")
+        for columns in self.column_sets:
+            known = set(columns).intersection(range(d))
+            if not columns or len(known) < len(columns):
+                raise ValueError(
+                    f"columns={tuple(columns)} of a table must be one or more "
+                    f"different indices from 0 to {d - 1}"
+                )
+        n_cells = sum(math.prod(self.shape(columns)) for columns in self.column_sets)
+        if not 1 <= n_cells <= MAX_CELLS:
+            raise ValueError(
+                f"tables have {n_cells} cells together: from 1 to {MAX_CELLS} are "
+                "served; take fewer tables or intervals"
+            )
 
     def shape(self, columns: tuple[int, ...]) -> tuple[int, ...]:
         """Numbers of intervals of the columns of a table."""
@@ -51,18 +69,19 @@ class _TableQuery(Query):
         # Inverse of the concatenation in ``_count_cells``.
         shapes = [self.shape(columns) for columns in self.column_sets]
         ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        tables = np.split(cells, ends)
         return [
-            table.reshape(shape)
-            for table, shape in zip(np.split(cells, ends), shapes, strict=True)
+            table.reshape(shape) for table, shape in zip(tables, shapes, strict=True)
         ]
 
     def count(self, source: Any) -> np.ndarray:
         """Count the points of all cells, over all shards."""
+        shapes = [self.shape(columns) for columns in self.column_sets]
         arguments = {"column_sets": self.column_sets, "edges": self.edges}
-        return total_array(source._shards, _count_cells, **arguments)
+        return total_array(source._shards, _count_cells, shapes=shapes, **arguments)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class Marginals(_TableQuery, CountQuery):
     """Numbers of points in all cells of contingency tables of columns.
 
@@ -92,8 +111,32 @@ class Marginals(_TableQuery, CountQuery):
         return {"tables": len(self.column_sets)}
 
 
-@dataclass(frozen=True, eq=False)
-class DependentColumns(_TableQuery):
+@frozen
+class _TableSelection(_TableQuery):
+    """Base class of selections of a table by its weighted distance from another."""
+
+    mechanisms = CHOICES
+
+    def exact(self, source: Any) -> Answer:
+        """Scores of all candidates."""
+        tables = self.split(self.count(source))
+        scores = []
+        for table, expected, weight, offset in zip(
+            tables, *self.terms(source), strict=True
+        ):
+            # Counts in 2**-16 records, as integers: the score is exact.
+            difference = table * SCALE - np.rint(expected * SCALE).astype(np.int64)
+            error = int(np.abs(difference).sum()) - round(offset * SCALE)
+            scores.append(weight * error / SCALE)
+        return {"choices": [np.array(scores)]}
+
+    def terms(self, source: Any) -> tuple[Sequence[Any], ...]:
+        """Expected tables, weights and offsets of the scores of all candidates."""
+        raise NotImplementedError(f"{type(self).__name__} must define terms")
+
+
+@frozen
+class DependentColumns(_TableSelection):
     """Selection of columns whose table is far from independence.
 
     Parameters
@@ -114,7 +157,6 @@ class DependentColumns(_TableQuery):
     """
 
     label = "dependent_columns"
-    mechanisms = CHOICES
     # The score uses the number of records, which is public under this adjacency alone.
     adjacencies = (Adjacency.ZERO_OUT,)
 
@@ -136,21 +178,18 @@ class DependentColumns(_TableQuery):
         """Scores change by at most 1, up or down, and differences by at most 2."""
         return {"choices": ScoreSensitivity(2.0)}
 
-    def exact(self, source: Any) -> Answer:
-        """Scores of all candidates."""
-        scores = []
-        tables = self.split(self.count(source))
-        for columns, table in zip(self.column_sets, tables, strict=True):
-            # Expected counts if the columns were independent with the released shares.
-            independent = source.n_points * reduce(
-                np.multiply.outer, [self.shares[h] for h in columns]
-            )
-            scores.append(_l1_distance(table, independent) / SCALE)
-        return {"choices": [np.array(scores)]}
+    def terms(self, source: Any) -> tuple[Sequence[Any], ...]:
+        """Expected counts if the columns were independent with the released shares."""
+        independent = []
+        for columns in self.column_sets:
+            shares = [self.shares[h] for h in columns]
+            independent.append(source.n_points * reduce(np.multiply.outer, shares))
+        n_tables = len(independent)
+        return independent, [1] * n_tables, [0] * n_tables
 
 
-@dataclass(frozen=True, eq=False)
-class WorstApproximated(_TableQuery):
+@frozen
+class WorstApproximated(_TableSelection):
     """Selection of columns whose table is far from a model's (AIM).
 
     Parameters
@@ -177,7 +216,6 @@ class WorstApproximated(_TableQuery):
     """
 
     label = "worst_approximated"
-    mechanisms = CHOICES
 
     expected: Sequence[np.ndarray]
     weights: Sequence[int]
@@ -212,34 +250,22 @@ class WorstApproximated(_TableQuery):
         # Of the difference of two scores: one may rise while the other falls.
         return {"choices": ScoreSensitivity(2.0 * max(self.weights))}
 
-    def exact(self, source: Any) -> Answer:
-        """Scores of all tables."""
-        tables = self.split(self.count(source))
-        terms = (tables, self.expected, self.weights, self.offsets)
-        scores = []
-        for table, expected, weight, offset in zip(*terms, strict=True):
-            # AIM, Algorithm 2: weight times (error less the expected noise).
-            error = _l1_distance(table, expected) - round(offset * SCALE)
-            scores.append(weight * error / SCALE)
-        return {"choices": [np.array(scores)]}
+    def terms(self, source: Any) -> tuple[Sequence[Any], ...]:
+        """AIM, Algorithm 2: weight times (error less the expected noise)."""
+        return self.expected, self.weights, self.offsets
 
     def details(self) -> Details:
         """The number of candidates."""
         return {"tables": len(self.column_sets)}
 
 
-def _l1_distance(table: np.ndarray, expected: np.ndarray) -> int:
-    """L1 distance of counts from expected ones, in 2**-16 records."""
-    # Both in 2**-16 records, as integers: the score is exact.
-    difference = table * SCALE - np.rint(expected * SCALE).astype(np.int64)
-    return int(np.abs(difference).sum())
-
-
 def _count_cells(
-    points: Points, column_sets: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]
+    points: Points,
+    column_sets: Sequence[tuple[int, ...]],
+    edges: Sequence[np.ndarray],
+    shapes: Sequence[tuple[int, ...]],
 ) -> np.ndarray:
     """Numbers of points in the cells of all tables, one table after the other."""
-    shapes = [tuple(len(edges[h]) + 1 for h in columns) for columns in column_sets]
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
     for first in range(0, len(points.rows), BLOCK_ROWS):
         rows = points.rows[first : first + BLOCK_ROWS]
@@ -252,32 +278,3 @@ def _count_cells(
             cells = np.ravel_multi_index(tuple(intervals[h] for h in columns), shape)
             count += np.bincount(cells, minlength=len(count))
     return np.concatenate(counts)
-
-
-def _check_tables(
-    column_sets: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray], n_features: int
-) -> None:
-    """Refuse edges that do not increase, unknown columns, and too many cells."""
-    if len(edges) != n_features:
-        raise ValueError(f"edges must be of {n_features} columns, got {len(edges)}")
-    for h, inner in enumerate(edges):
-        if inner.dtype != np.int64 or inner.ndim != 1 or (np.diff(inner) <= 0).any():
-            raise ValueError(
-                f"edges[{h}] must be increasing grid integers, int64 of shape (m,), "
-                f"got {inner.dtype} of shape {inner.shape}"
-            )
-    for columns in column_sets:
-        is_known = all(0 <= h < n_features for h in columns)
-        if not columns or not is_known or len(set(columns)) < len(columns):
-            raise ValueError(
-                f"columns={tuple(columns)} of a table must be one or more different "
-                f"indices from 0 to {n_features - 1}"
-            )
-    n_cells = sum(
-        math.prod(len(edges[h]) + 1 for h in columns) for columns in column_sets
-    )
-    if not 1 <= n_cells <= MAX_CELLS:
-        raise ValueError(
-            f"tables have {n_cells} cells together: from 1 to {MAX_CELLS} are served; "
-            "take fewer tables or intervals"
-        )

@@ -12,7 +12,6 @@ records:
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -49,6 +48,7 @@ from pkm.privacy.query import (
     Query,
     Sensitivities,
     Sensitivity,
+    frozen,
 )
 
 LEVELS = 19  # of a quadtree
@@ -130,7 +130,7 @@ class SortedRows(NamedTuple):
     order: np.ndarray
 
 
-@dataclass(frozen=True)
+@frozen
 class AllPoints(Query):
     """All points, with noise on each coordinate; released once.
 
@@ -168,7 +168,7 @@ class AllPoints(Query):
         return {"points": released.rows[None]}
 
 
-@dataclass(frozen=True)
+@frozen
 class Total(Query):
     """Sum of all points.
 
@@ -190,7 +190,7 @@ class Total(Query):
         return {"sums": source._rows.sum(axis=0)[None]}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class GroupSums(Query):
     """Sums of the exact points of groups that are defined by released data.
 
@@ -228,7 +228,7 @@ class GroupSums(Query):
         return {"sums": group_sums(source._rows, self.groups, self.n_groups)[None]}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class QuadtreeCounts(Query):
     """Large counts of the cells of public shifted quadtrees.
 
@@ -306,7 +306,7 @@ def _names_at(
     return names
 
 
-@dataclass(frozen=True)
+@frozen
 class SoftCounts(Query):
     """Numbers of points at the nodes of a public grid, with multilinear weights.
 

@@ -52,7 +52,7 @@ from pkm.privacy.queries.sums import (
     CountQuery,
     entries_sensitivity,
 )
-from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities
+from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, frozen
 
 
 def cover_epsilon(weight: float, delta: float) -> float:
@@ -211,7 +211,7 @@ class ProjectedPoints(View):
         self.n_dimensions = len(matrix)
 
 
-@dataclass(frozen=True)
+@frozen
 class CoverPicks(Query):
     """Grid points that cover many projected points.
 
@@ -258,7 +258,7 @@ class CoverPicks(Query):
         return {"picks": CoverProblem(source._projection, self.grids, self.n_picks)}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class _ProjectedQuery(Query):
     """Base class of the queries on the points nearest to each center."""
 
@@ -279,7 +279,7 @@ class _ProjectedQuery(Query):
             yield rows, nearest_labels(projection[rows], self.centers)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class ProjectedCounts(_ProjectedQuery, CountQuery):
     """Numbers of points nearest to each center in the projection.
 
@@ -304,7 +304,7 @@ class ProjectedCounts(_ProjectedQuery, CountQuery):
         return counts
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class ProjectedSumsAndCounts(_ProjectedQuery):
     """Sums in all features, and numbers, of the points nearest to each center.
 

@@ -31,7 +31,7 @@ from pkm.privacy.queries.sums import (
     CountQuery,
     vector_sensitivity,
 )
-from pkm.privacy.query import Answer, Details, Query, Sensitivities
+from pkm.privacy.query import Answer, Details, Query, Sensitivities, frozen
 
 MAX_INTERVALS = 4096  # of a BoxGrid: limits the memory of large trees
 MAX_SUM = 2.0**60  # grid steps
@@ -39,8 +39,8 @@ MAX_BIN_COUNTS = 1 << 22  # limits the number of cells that one pass counts
 
 #: Maps points to unsigned codes (n, m): a bin per feature, or a side per hyperplane.
 Code = Callable[[Points], np.ndarray]
-#: A cell, the feature that it is split by, and the boundary.
-Split = tuple[int, int, int]
+#: By cell: the feature that it is split by, and the boundary.
+SplitRules = dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,10 @@ class BoxGrid:
         return range(1, self.n_bins, 2)
 
 
+NO_GRID = BoxGrid((), False)
+"""One bin per feature, for cells that are not boxes."""
+
+
 class _Shard:
     """Points of one shard, block or chunk, ordered so that each cell is a slice."""
 
@@ -141,12 +145,11 @@ class _Shard:
 
 @dataclass
 class _Cell:
-    """Public facts of a cell: bins per feature, parent, and children once split."""
+    """Public facts of a cell: bins per feature, and parent."""
 
     first: np.ndarray
     last: np.ndarray
     parent: int | None = None
-    children: tuple[int, int] | None = None
 
 
 def _no_codes(points: Points) -> np.ndarray:
@@ -168,8 +171,8 @@ class PartitionTree(View):
         one column per feature or hyperplane.
     n_codes : int
         Their number m.
-    grid : BoxGrid or None
-        The grid that the codes lie on; None for codes that are not bins of features.
+    grid : BoxGrid, default=NO_GRID
+        The grid whose bins the codes are. Default: codes are no bins of features.
     """
 
     def __init__(
@@ -177,7 +180,7 @@ class PartitionTree(View):
         curator: BaseCurator,
         code: Code = _no_codes,
         n_codes: int = 0,
-        grid: BoxGrid | None = None,
+        grid: BoxGrid = NO_GRID,
     ) -> None:
         super().__init__(curator)
         # Points in memory are ordered by cells once; others in every pass.
@@ -187,16 +190,14 @@ class PartitionTree(View):
             [_Shard(shard, code) for shard in self._points] if is_kept else None
         )
         self._code = code
-        self._splits: list[Split] = []
+        self._splits: SplitRules = {}
         self._grid = grid
         self._n_codes = n_codes
-        n_bins = 1 if grid is None else grid.n_bins
         first = np.zeros(self.n_features, np.int64)
-        last = np.full(self.n_features, n_bins)
+        last = np.full(self.n_features, grid.n_bins)
         self._cells = [_Cell(first, last)]
         # Bin b has the grid positions from edges[b] + 1 to edges[b + 1].
-        thresholds = () if grid is None else grid.thresholds
-        self._edges = np.array([-SCALE - 1, *thresholds, SCALE], np.int64)
+        self._edges = np.array([-SCALE - 1, *grid.thresholds, SCALE], np.int64)
 
     def split(
         self,
@@ -221,19 +222,19 @@ class PartitionTree(View):
         """
         self.check_exist([cell])
         parent = self._cells[cell]
-        if parent.children is not None:
+        if cell in self._splits:
             raise ValueError(f"cell={cell} is split already")
         if not 0 <= feature < self._n_codes:
             raise ValueError(
                 f"feature={feature} must be one of the {self._n_codes} that cells can "
                 "be split by"
             )
-        last = 1 if self._grid is None else self._grid.n_bins - 1
+        last = max(1, len(self._grid.thresholds))
         if not 1 <= boundary <= last:
             raise ValueError(f"boundary={boundary} must be in 1 .. {last}")
 
         # Divide the points.
-        self._splits.append((cell, feature, boundary))
+        self._splits[cell] = (feature, boundary)
         for shard in self._shards or ():
             shard.split(cell, feature, boundary)
 
@@ -241,15 +242,12 @@ class PartitionTree(View):
         # parts keep the cell's box.
         left = _Cell(parent.first, parent.last.copy(), cell)
         right = _Cell(parent.first.copy(), parent.last, cell)
-        if (
-            self._grid is not None
-            and parent.first[feature] < boundary < parent.last[feature]
-        ):
+        is_box = self._grid is not NO_GRID
+        if is_box and parent.first[feature] < boundary < parent.last[feature]:
             left.last[feature] = boundary
             right.first[feature] = boundary
-        parent.children = (len(self._cells), len(self._cells) + 1)
         self._cells += [left, right]
-        return parent.children
+        return len(self._cells) - 2, len(self._cells) - 1
 
     def box(self, cell: int) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper corner (d,) of a cell, in grid steps: public."""
@@ -265,14 +263,12 @@ class PartitionTree(View):
 
     def candidate(self, choice: int) -> tuple[int, int]:
         """Feature and boundary of a choice among the candidates of a grid: public."""
-        assert self._grid is not None  # only a grid has candidates
         boundaries = self._grid.boundaries
         feature, position = divmod(int(choice), len(boundaries))
         return feature, boundaries[position]
 
     def position(self, boundary: int) -> int:
         """Grid position of a boundary: points at or below it go to the left."""
-        assert self._grid is not None  # only a grid has positions
         return self._grid.thresholds[boundary - 1]
 
     def _total(
@@ -312,7 +308,7 @@ class PartitionTree(View):
             raise ValueError(f"cells={list(cells)} must be among the {n_cells} cells")
 
 
-@dataclass(frozen=True)
+@frozen
 class CellCounts(CountQuery):
     """Numbers of points in disjoint cells of a tree.
 
@@ -340,7 +336,7 @@ class CellCounts(CountQuery):
         return source._total(_sizes, cells=self.cells)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class CellSums(Query):
     """Sums of the points of disjoint cells of a tree, each about an origin.
 
@@ -412,7 +408,7 @@ class CellSums(Query):
         return np.full(len(self.cells), self.radius * SCALE)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class Splits(Query):
     """Selection of a split for each of disjoint cells, among the grid's candidates.
 
@@ -450,7 +446,7 @@ class Splits(Query):
         """Refuse cells that overlap, bad sizes, and a negative margin."""
         check_type("score", self.score, SplitScore)
         source.check_disjoint(self.cells)
-        if source._grid is None:
+        if source._grid is NO_GRID:
             raise ValueError(
                 "splits can be chosen on a grid only; make the cells with "
                 "curator.partition(grid)"
@@ -482,7 +478,6 @@ class Splits(Query):
     def _scores(self, source: PartitionTree) -> Iterator[np.ndarray]:
         """Scores (d * candidates,) of one cell after the other, in a reused array."""
         grid = source._grid
-        assert grid is not None, "checked before"
         scores = np.empty((source.n_features, len(grid.boundaries)))
         first = np.full(source.n_features, -1)
         last = np.full(source.n_features, grid.n_bins)
@@ -513,13 +508,13 @@ class Splits(Query):
 def _apply_in_order(
     points: Points,
     code: Code,
-    splits: Sequence[Split],
+    splits: SplitRules,
     function: Callable[[_Shard], np.ndarray],
 ) -> np.ndarray:
     """Order points by the cells after all splits, and apply a function to them."""
     shard = _Shard(points, code)
-    for split in splits:
-        shard.split(*split)
+    for cell, rule in splits.items():
+        shard.split(cell, *rule)
     return function(shard)
 
 
