@@ -143,6 +143,11 @@ class _Costs(NamedTuple):
     epsilons: tuple[float, ...]  # of each pure release, increasing
     delta: float  # sum of the deltas charged in addition
 
+    def scale(self, factor: float) -> "_Costs":
+        """Multiply the costs without the deltas by a positive factor."""
+        epsilons = tuple([factor * epsilon for epsilon in self.epsilons])
+        return self._replace(mu=factor * self.mu, epsilons=epsilons)
+
 
 class Ledger:
     """Privacy accountant of one run: it records charges and enforces the budget.
@@ -327,16 +332,13 @@ def largest_multiple(
     if not any((*mus, *epsilons)):
         raise ValueError("mus and epsilons must not all be zero")
     mu = math.sqrt(math.fsum(mu**2 for mu in mus))
-    return _largest_multiple(mu, tuple(epsilons), epsilon, delta)
+    return _largest_multiple(_Costs(mu, tuple(sorted(epsilons)), 0.0), epsilon, delta)
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _largest_multiple(
-    mu: float, epsilons: tuple[float, ...], epsilon: float, delta: float
-) -> float:
+def _largest_multiple(costs: _Costs, epsilon: float, delta: float) -> float:
     def fits(factor: float) -> bool:
-        scaled = tuple(sorted(factor * e for e in epsilons))
-        return _composed_delta(factor * mu, scaled, epsilon) <= delta
+        return _delta_at(costs.scale(factor), epsilon) <= delta
 
     # Double the upper end until it does not fit.
     low = 0.0
@@ -403,18 +405,15 @@ def remaining_epsilon(
     if delta_left <= 0 or _composed_delta(mu, (), epsilon) > delta_left:
         return 0.0
 
-    def scale(factor: float) -> _Costs:
-        epsilons = tuple(factor * e for e in costs.epsilons)
-        return _Costs(factor * costs.mu, epsilons, costs.delta)
-
     def fits(factor: float) -> bool:
-        scaled = scale(factor)
+        scaled = costs.scale(factor)
         # Gaussian releases of both compose by the root of the sum of squares.
         both = math.hypot(mu, scaled.mu)
         needed = _composed_delta(both, scaled.epsilons, epsilon)
         return needed <= delta_left * (1 + SLACK)
 
-    return _epsilon_at(scale(bisect(fits, 0.0, 1.0, absolute=1e-9)), delta)
+    factor = bisect(fits, 0.0, 1.0, absolute=1e-9)
+    return _epsilon_at(costs.scale(factor), delta)
 
 
 def split_groups(charges: Sequence[Charge]) -> list[list[Charge]]:

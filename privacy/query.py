@@ -21,6 +21,8 @@ Mechanisms = Mapping[str, tuple[type, ...]]
 ONE_RECORD_ADJACENCIES = (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
 """Adjacencies under which neighbors differ in the presence of one record."""
 
+RHO_BOUNDED = (Adjacency.RHO_BOUNDED,)
+
 
 class Sensitivity(NamedTuple):
     """Bounds on the change of a part between neighbors, in grid steps times ``unit``.

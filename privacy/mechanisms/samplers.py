@@ -40,7 +40,7 @@ MAX_EXPONENT = 512.0
 
 # Largest integer scale: no product below overflows.
 MAX_SCALE = 1 << 46
-UNBOUNDED = 1 << 61
+UNBOUNDED = np.int64(1 << 61)
 
 # Width of a cell over the scale, times 2^16, rounded up: log 2 and sqrt(2 log 2). Over
 # that width the distribution of magnitudes falls at least by half.
@@ -65,7 +65,7 @@ def discrete_laplace(scales: np.ndarray) -> np.ndarray:
     -------
     ndarray of the same shape, int64
     """
-    return bounded_laplace(scales, np.int64(-UNBOUNDED), np.int64(UNBOUNDED))
+    return _sample(False, scales)
 
 
 def bounded_laplace(
@@ -90,7 +90,7 @@ def bounded_laplace(
 
 def discrete_gaussian(scales: np.ndarray) -> np.ndarray:
     """Draw from the discrete Gaussian; see :func:`discrete_laplace`."""
-    return _sample(True, scales, np.int64(-UNBOUNDED), np.int64(UNBOUNDED))
+    return _sample(True, scales)
 
 
 def choose(exponents: Sequence[Fraction], word: int) -> int:
@@ -182,15 +182,14 @@ def exp_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
 def _sample(
     is_gaussian: bool,
     scales: np.ndarray,
-    lower: np.ndarray | np.int64,
-    upper: np.ndarray | np.int64,
+    lower: np.ndarray | np.int64 = -UNBOUNDED,
+    upper: np.ndarray | np.int64 = UNBOUNDED,
 ) -> np.ndarray:
     """Draw candidates until one is accepted for each entry."""
     if scales.size and not 1 <= scales.min() <= scales.max() <= MAX_SCALE:
         raise ValueError(f"scales must be between 1 and {MAX_SCALE}")
     flat_scales = np.ascontiguousarray(scales, np.int64).ravel()
-    flat_lower = np.broadcast_to(lower, scales.shape).ravel()
-    flat_upper = np.broadcast_to(upper, scales.shape).ravel()
+    bounds = [np.broadcast_to(bound, scales.shape).ravel() for bound in (lower, upper)]
     noise = np.empty(scales.size, np.int64)
     words = np.empty(0, np.uint64)
     done = 0
@@ -199,9 +198,7 @@ def _sample(
         # buffer.
         fresh = random_words(min(6 * (noise.size - done) + 16, _BUFFER_WORDS))
         words = np.concatenate([words, fresh])
-        done, used = _fill_from(
-            words, is_gaussian, flat_scales, flat_lower, flat_upper, noise, done
-        )
+        done, used = _fill_from(words, is_gaussian, flat_scales, *bounds, noise, done)
         words = words[used:]
     return noise.reshape(scales.shape)
 

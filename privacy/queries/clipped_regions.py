@@ -1,16 +1,17 @@
 """Records clipped to balls around public centers, under rho-bounded adjacency."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from pkm.compute.kernels.clipping import clip_norms
 from pkm.privacy.base import View
 from pkm.privacy.checks import check_range
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells
-from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
 from pkm.privacy.queries.sums import (
     GAUSSIAN_COUNTS,
     GAUSSIAN_SUMS,
@@ -20,12 +21,13 @@ from pkm.privacy.queries.sums import (
     CountQuery,
     vector_sensitivity,
 )
-from pkm.privacy.query import Answer, Query, Sensitivities, frozen
+from pkm.privacy.query import RHO_BOUNDED, Answer, Query, Sensitivities, frozen
 
 #: L2 norm of the change if one count falls by 1 and another rises by 1.
 TWO_RECORDS = math.sqrt(2)
 ONE_RECORD_FLAW = "F-17"  # the flaw of charging a move as one record
 MAX_NORMAL = 1 << 20  # largest entry of a normal vector
+BLOCK_ROWS = 1 << 16  # rows that are processed at a time
 
 
 class ClippedRegions(View):
@@ -44,13 +46,12 @@ class ClippedRegions(View):
     ----------
     curator : RhoBoundedCurator
         It charges and draws all releases. Records move by at most its ``max_shift``.
-    clip : callable
-        Private: returns the records minus their region's center, clipped, (n, d),
-        int64, in grid steps. It is called once, when a query or a split needs them.
+    rows : ndarray of shape (n, d), int32
+        Private: the records, in grid steps.
+    centers : ndarray of shape (m, d), int64
+        Public: center of each region, in grid steps.
     cell : ndarray of shape (n,), int
         Private: the region of each record.
-    n_cells : int
-        Number of regions.
     radius : float
         Radius of the balls, in half-widths.
     charge_both : bool
@@ -69,20 +70,22 @@ class ClippedRegions(View):
 
     def __init__(
         self,
-        curator: NumberedRecords,
-        clip: Callable[[], np.ndarray],
+        curator: Any,
+        rows: np.ndarray,
+        centers: np.ndarray,
         cell: np.ndarray,
-        n_cells: int,
         radius: float,
         *,
         charge_both: bool,
     ) -> None:
         super().__init__(curator)
-        self._clip = clip
+        self._rows = rows
+        self._centers = centers
         self._cell = cell
-        self._region = np.arange(n_cells)  # region of each cell
-        self.n_cells = n_cells
+        self._region = np.arange(len(centers))  # region of each cell
+        self.n_cells = len(centers)
         self.charge_both = charge_both
+        self._radius = radius
         self.sum_sensitivity = radius
         if charge_both:
             self.sum_sensitivity = two_sums_sensitivity(
@@ -91,7 +94,15 @@ class ClippedRegions(View):
 
     @cached_property
     def _points(self) -> np.ndarray:
-        return self._clip()
+        """Records minus their region's center, clipped, (n, d), int64, in grid steps."""
+        # Computed when a query or a split needs them, block by block to bound memory.
+        clipped = np.empty(self._rows.shape, np.int64)
+        for start in range(0, len(clipped), BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            centers = self._centers[self._region[self._cell[block]]]
+            relative = self._rows[block] - centers
+            clipped[block] = clip_norms(relative, self._radius * SCALE)
+        return clipped
 
     def split(
         self, cells: Sequence[int] | np.ndarray, normal: np.ndarray

@@ -32,8 +32,7 @@ from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Gaussian
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 from pkm.privacy.mechanisms.stability_histogram import StreamedCells
-from pkm.privacy.queries.clipped_regions import TWO_RECORDS, group_sums
-from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
+from pkm.privacy.queries.clipped_regions import BLOCK_ROWS, TWO_RECORDS, group_sums
 from pkm.privacy.queries.sums import (
     GAUSSIAN_COUNTS,
     GAUSSIAN_SUMS,
@@ -42,6 +41,7 @@ from pkm.privacy.queries.sums import (
     vector_sensitivity,
 )
 from pkm.privacy.query import (
+    RHO_BOUNDED,
     Answer,
     Details,
     Mechanisms,
@@ -54,7 +54,6 @@ from pkm.privacy.query import (
 LEVELS = 19  # of a quadtree
 MAX_NODES = 1 << 18  # of a grid of soft counts
 MAX_FEATURES = 10  # of a grid of soft counts: a point has weights at 2^d nodes
-BLOCK_ROWS = 1 << 16  # rows that are processed at a time
 
 
 class SortedGaussian(Gaussian):
@@ -146,21 +145,19 @@ class AllPoints(Query):
     mechanisms: ClassVar[Mechanisms] = {"points": (SortedGaussian,)}
     adjacencies = RHO_BOUNDED
 
-    def check(self, source: NumberedRecords) -> None:
+    def check(self, source: Any) -> None:
         """Refuse a second release: queries name records by the order of the first."""
         source.check_unreleased()
 
-    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """One row moves."""
         return {"points": move_sensitivity(source)}
 
-    def exact(self, source: NumberedRecords) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact points, in an order that does not depend on the order of the data."""
         return {"points": source._rows[None]}
 
-    def postprocess(
-        self, source: NumberedRecords, outcomes: dict[str, Any]
-    ) -> dict[str, Any]:
+    def postprocess(self, source: Any, outcomes: dict[str, Any]) -> dict[str, Any]:
         """Keep the order in the curator, and release the rows."""
         # The order links released rows to records: it never leaves the curator.
         (released,) = outcomes["points"]
@@ -181,11 +178,11 @@ class Total(Query):
     mechanisms = GAUSSIAN_SUMS
     adjacencies = RHO_BOUNDED
 
-    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """The sum changes as the record moves."""
         return {"sums": move_sensitivity(source)}
 
-    def exact(self, source: NumberedRecords) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact sum."""
         return {"sums": source._rows.sum(axis=0)[None]}
 
@@ -215,15 +212,15 @@ class GroupSums(Query):
     groups: np.ndarray
     n_groups: int
 
-    def check(self, source: NumberedRecords) -> None:
+    def check(self, source: Any) -> None:
         """Refuse groups that do not name released records."""
         source.check_groups(self.groups, self.n_groups)
 
-    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """One sum changes as the record moves."""
         return {"sums": move_sensitivity(source)}
 
-    def exact(self, source: NumberedRecords) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact sums."""
         return {"sums": group_sums(source._rows, self.groups, self.n_groups)[None]}
 
@@ -257,7 +254,7 @@ class QuadtreeCounts(Query):
     shifts: np.ndarray
     levels: range
 
-    def check(self, source: NumberedRecords) -> None:
+    def check(self, source: Any) -> None:
         """Refuse shifts off the grid or of another width, and bad levels."""
         shape = (len(self.shifts), source.n_features)
         check_grid_integers("shifts", self.shifts, shape)
@@ -268,13 +265,13 @@ class QuadtreeCounts(Query):
                 f"levels={self.levels} must be consecutive and below {LEVELS}"
             )
 
-    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """Two counts of each histogram."""
         # A move changes two counts by 1 in each of the histograms.
         n_changes = 2 * len(self.shifts) * len(self.levels)
         return {"counts": entries_sensitivity(n_changes)}
 
-    def exact(self, source: NumberedRecords) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """The occupied cells, one histogram after the other."""
 
         def chunks() -> Iterator[tuple[CellsAt, np.ndarray]]:
@@ -334,7 +331,7 @@ class SoftCounts(Query):
 
     intervals: int
 
-    def check(self, source: NumberedRecords) -> None:
+    def check(self, source: Any) -> None:
         """Refuse too many features or nodes."""
         d = source.n_features
         n_nodes = (self.intervals + 1) ** d
@@ -344,7 +341,7 @@ class SoftCounts(Query):
                 f"at most {MAX_FEATURES} features, and make at most {MAX_NODES} nodes"
             )
 
-    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """The weights of one record, at the nodes around its old and new position."""
         # Nodes are 2 / intervals half-widths apart. The weights of two positions are at
         # 2 * 2^d nodes.
@@ -352,7 +349,7 @@ class SoftCounts(Query):
         l2 = soft_sensitivity(d, 2 / self.intervals, source.max_shift) * SCALE
         return {"counts": vector_sensitivity(l2, 2 ** (d + 1))}
 
-    def exact(self, source: NumberedRecords) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact sums of the weights, each rounded to 2**-16."""
         shape = (self.intervals + 1,) * source.n_features
         counts = np.zeros(math.prod(shape), np.int64)
@@ -364,7 +361,7 @@ class SoftCounts(Query):
         return {"intervals": self.intervals}
 
 
-def move_sensitivity(source: NumberedRecords) -> Sensitivity:
+def move_sensitivity(source: Any) -> Sensitivity:
     """Sensitivity of a row or a sum to a move: ``max_shift`` in L2."""
     return vector_sensitivity(source.max_shift * SCALE, source.n_features)
 

@@ -69,9 +69,7 @@ def cover_epsilon(weight: float, delta: float) -> float:
     -------
     float
     """
-    check_positive("weight", weight)
-    if not 0 < delta < 1:
-        raise ValueError(f"delta={delta} must be in (0, 1) for a maximum cover")
+    _check_cover("weight", weight, delta)
     # The larger of the bounds on the two directions: see the module's text.
     return max(weight, math.expm1(weight) * math.log(1 / delta))
 
@@ -84,11 +82,15 @@ def cover_weight(epsilon: float, delta: float) -> float:
     >>> round(cover_epsilon(cover_weight(0.2, 1e-6), 1e-6), 12)
     0.2
     """
-    check_positive("epsilon", epsilon)
-    if not 0 < delta < 1:
-        raise ValueError(f"delta={delta} must be in (0, 1) for a maximum cover")
+    _check_cover("epsilon", epsilon, delta)
     # Each of the two terms of cover_epsilon solved for the weight.
     return min(epsilon, math.log1p(epsilon / math.log(1 / delta)))
+
+
+def _check_cover(name: str, value: float, delta: float) -> None:
+    check_positive(name, value)
+    if not 0 < delta < 1:
+        raise ValueError(f"delta={delta} must be in (0, 1) for a maximum cover")
 
 
 class CoverProblem(NamedTuple):
@@ -379,15 +381,14 @@ def draw_cover(
     while True:
         # Draw a component by the Gumbel-max trick.
         attempt_key = (*key, attempt)
-        noisy = (
-            log_weights + streams.gumbel((*attempt_key, "kind"), log_weights.shape)[0]
-        )
-        component = int(np.argmax(noisy))
+        variates = streams.gumbel((*attempt_key, "kind"), log_weights.shape)[0]
+        component = int(np.argmax(log_weights + variates))
 
         # Draw a grid point of the component.
-        uniforms = _uniforms(
-            streams, (*attempt_key, "place"), max(3, lattice.dimensions)
-        )
+        # The Gumbel distribution function, exp(-exp(-x)), makes variates uniform.
+        shape = (max(3, lattice.dimensions),)
+        variates = streams.gumbel((*attempt_key, "place"), shape)[0]
+        uniforms = np.exp(-np.exp(-variates))
         if component == 0:
             return lattice.draw(uniforms[: lattice.dimensions])
         if component <= len(counts):
@@ -408,14 +409,3 @@ def draw_cover(
             if uniforms[2] <= math.exp(log_weight - log_bound):
                 return grid_point
         attempt += 1
-
-
-def _uniforms(
-    streams: NoiseStreams,
-    key: Key,
-    n: int,
-) -> np.ndarray:
-    """Uniforms in [0, 1] of one replicate, from Gumbel variates."""
-    # The Gumbel distribution function: exp(-exp(-x)).
-    variates = streams.gumbel(key, (n,))[0]
-    return np.exp(-np.exp(-variates))
