@@ -16,7 +16,7 @@ from pkm.privacy.charging import charge_release
 from pkm.privacy.checks import check_type
 from pkm.privacy.ledger import Ledger, StreamKey
 from pkm.privacy.mechanisms.noise import INITIALIZATION, NoiseStreams, child
-from pkm.privacy.query import ONE_RECORD_ADJACENCIES, Query
+from pkm.privacy.query import ONE_RECORD_ADJACENCIES, Answer, Query, Sensitivities
 
 PointsLike = np.ndarray | Points | Blocks | DaskPoints | Sequence[np.ndarray | Points]
 """Private points on the grid: one array, shards, blocks on disk, or a dask array."""
@@ -191,8 +191,8 @@ class BaseCurator:
     def _draw(
         self,
         query: Query,
-        exact: Mapping[str, Any],
-        sensitivities: Mapping[str, Any],
+        exact: Answer,
+        sensitivities: Sensitivities,
         noise: Mapping[str, Any],
         key: StreamKey,
     ) -> dict[str, np.ndarray]:
@@ -211,7 +211,7 @@ class BaseCurator:
     def _collect(
         self,
         query: Query,
-        exact: Mapping[str, Any],
+        exact: Answer,
     ) -> dict[str, np.ndarray]:
         """Return an exact answer, of a method that claims no privacy."""
         return dict(exact)

@@ -93,15 +93,8 @@ class Charge:
 
     def to_dict(self) -> dict[str, str | float | None]:
         """Return a flat, JSON-ready record, always with mu, epsilon and delta."""
-        record: dict[str, str | float | None] = {
-            "mechanism": self.mechanism,
-            "label": self.label,
-            "round": self.round,
-            "mu": self.mu,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            **self.details,
-        }
+        names = ("mechanism", "label", "round", "mu", "epsilon", "delta")
+        record = {name: getattr(self, name) for name in names} | dict(self.details)
         if self.flaw:
             record["flaw"] = self.flaw
         if self.group is not None:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pkm.compute import DIRECTION_SCALE, Points, labels
+from pkm.compute.storage.points import make_slices
 from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_positive, check_type
@@ -247,8 +248,8 @@ class Cohort(View):
         """Users of each chunk and their points, clipped to the ball: private."""
         # Norm clipping, then rounding to the grid; a user does this alone.
         limit = self.radius * SCALE
-        for start in range(0, self.size, CHUNK):
-            users = self._users[start : start + CHUNK]
+        for chunk in make_slices(self.size, CHUNK):
+            users = self._users[chunk]
             points = self._aggregator._rows(users)
             lengths = np.sqrt(np.einsum("ij,ij->i", points, points).astype(np.float64))
             factors = np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None]
@@ -270,6 +271,11 @@ class CohortQuery(Query):
     def check(self, source: Any) -> None:
         """Refuse a cohort that has reported."""
         source.check_unreported()
+
+    def sensitivity(self, source: Any) -> Sensitivities:
+        """By default a user may have any vector of the unit ball: values in radii."""
+        (part,) = self.mechanisms
+        return {part: LocalDomain(source.n_features, source.radius)}
 
     def exact(self, source: Any) -> Answer:
         """The values of all users, chunk by chunk."""
@@ -381,10 +387,6 @@ class LocalSums(CohortQuery):
                 f"given for {len(cells)} cells"
             )
 
-    def sensitivity(self, source: Any) -> Sensitivities:
-        """A user may have any vector of the unit ball: the difference in radii."""
-        return {"sums": LocalDomain(source.n_features, source.radius)}
-
     def values(self, source: Any, users: np.ndarray, points: np.ndarray) -> UserVectors:
         """The cell of each user, and the difference from its origin, in radii."""
         # Position of each cell of the rule among those summed over, -1 for the others.
@@ -421,10 +423,6 @@ class LocalPoints(CohortQuery):
 
     label = "local_points"
     mechanisms: ClassVar[Mechanisms] = {"points": (VectorRandomizer,)}
-
-    def sensitivity(self, source: Any) -> Sensitivities:
-        """A user may have any vector of the unit ball: the point in radii."""
-        return {"points": LocalDomain(source.n_features, source.radius)}
 
     def values(self, source: Any, users: np.ndarray, points: np.ndarray) -> UserVectors:
         """The point of each user, in radii; all are in one cell."""
@@ -555,8 +553,8 @@ class LocalAggregator(BaseCurator):
     def _draw(
         self,
         query: Query,
-        exact: Mapping[str, Any],
-        sensitivities: Mapping[str, Any],
+        exact: Answer,
+        sensitivities: Sensitivities,
         noise: Mapping[str, Any],
         key: StreamKey,
     ) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import ndtri_exp
 
 from pkm.compute.kernels.quadtree import CellsAt
+from pkm.compute.storage.points import make_slices
 from pkm.privacy.checks import check_positive, freeze_fields
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Cost, Gaussian
@@ -125,8 +126,7 @@ class StabilityHistogram:
         large_counts = []
         for cells_at, counts in values.chunks():
             noisy = np.empty_like(counts)
-            for start in range(0, len(counts), BLOCK_CELLS):
-                block = slice(start, start + BLOCK_CELLS)
+            for block in make_slices(len(counts), BLOCK_CELLS):
                 noisy[block] = add_noise(counts[block] * SCALE)
             # Names are looked up after the selection: most cells are never named.
             selected = np.flatnonzero(noisy >= least)

@@ -27,6 +27,7 @@ from pkm.compute.kernels.hashing import Hash, bucket_counts, bucket_sums, merge_
 from pkm.compute.kernels.nearest import swap_costs
 from pkm.compute.kernels.shells import nearest_shells
 from pkm.compute.storage.blocks import total_array
+from pkm.compute.storage.points import make_slices
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Gaussian
@@ -477,8 +478,8 @@ def _moments(points: Points) -> np.ndarray:
     # Products are integers of at most 2**24, so float64 sums of a block are exact.
     d = points.shape[1]
     moments = np.zeros((d, d), np.int64)
-    for start in range(0, len(points.rows), MOMENT_ROWS):
-        rows = points.rows[start : start + MOMENT_ROWS].astype(np.float64)
+    for block in make_slices(len(points.rows), MOMENT_ROWS):
+        rows = points.rows[block].astype(np.float64)
         rows = np.trunc(rows * (MOMENT_STEPS / SCALE))
         moments += (rows.T @ rows).astype(np.int64)
     return moments

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pkm.compute.kernels.clipping import clip_norms
+from pkm.compute.storage.points import make_slices
 from pkm.privacy.base import View
 from pkm.privacy.checks import check_range
 from pkm.privacy.grid import SCALE
@@ -94,11 +95,10 @@ class ClippedRegions(View):
 
     @cached_property
     def _points(self) -> np.ndarray:
-        """Records minus their region's center, clipped, (n, d), int64, in grid steps."""
+        """Records minus their region's center, clipped, in grid steps."""
         # Computed when a query or a split needs them, block by block to bound memory.
         clipped = np.empty(self._rows.shape, np.int64)
-        for start in range(0, len(clipped), BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
+        for block in make_slices(len(clipped), BLOCK_ROWS):
             centers = self._centers[self._region[self._cell[block]]]
             relative = self._rows[block] - centers
             clipped[block] = clip_norms(relative, self._radius * SCALE)

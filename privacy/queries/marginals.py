@@ -14,6 +14,7 @@ import numpy as np
 
 from pkm.compute import Points
 from pkm.compute.storage.blocks import total_array
+from pkm.compute.storage.points import make_slices
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_floats, check_grid_integers, check_range
 from pkm.privacy.grid import MAX_CELLS, SCALE
@@ -267,8 +268,8 @@ def _count_cells(
 ) -> np.ndarray:
     """Numbers of points in the cells of all tables, one table after the other."""
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
-    for first in range(0, len(points.rows), BLOCK_ROWS):
-        rows = points.rows[first : first + BLOCK_ROWS]
+    for block in make_slices(len(points.rows), BLOCK_ROWS):
+        rows = points.rows[block]
         # The interval of each coordinate, column by column, is shared by all tables.
         intervals = [
             np.searchsorted(inner, rows[:, h], side="right")

@@ -27,6 +27,7 @@ from pkm.compute.kernels.quadtree import (
     lexicographic_order,
     occupied_cells,
 )
+from pkm.compute.storage.points import make_slices
 from pkm.privacy.checks import check_grid_integers, check_range
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Gaussian
@@ -88,11 +89,9 @@ class SortedGaussian(Gaussian):
         # Block by block, with the noise of one draw.
         noised = np.empty(values.shape[1:], np.int64)
         add_noise = Gaussian(self.scale).draw_chunks(streams, (*key, "noise"))
-        for start in range(0, len(noised), BLOCK_ROWS):
-            rows = values[0, start : start + BLOCK_ROWS].astype(np.int64)
-            noised[start : start + BLOCK_ROWS] = add_noise(rows.ravel()).reshape(
-                rows.shape
-            )
+        for block in make_slices(len(noised), BLOCK_ROWS):
+            rows = values[0, block].astype(np.int64)
+            noised[block] = add_noise(rows.ravel()).reshape(rows.shape)
 
         ties = streams.uniform((*key, "ties"), (len(noised),))[0]
         order = _sorted_order(noised, ties)
@@ -129,8 +128,20 @@ class SortedRows(NamedTuple):
     order: np.ndarray
 
 
+class _MovedQuery(Query):
+    """Base class of queries with one row or sum that moves by as much as the record."""
+
+    adjacencies = RHO_BOUNDED
+
+    def sensitivity(self, source: Any) -> Sensitivities:
+        """The length of the move."""
+        (part,) = self.mechanisms
+        change = vector_sensitivity(source.max_shift * SCALE, source.n_features)
+        return {part: change}
+
+
 @frozen
-class AllPoints(Query):
+class AllPoints(_MovedQuery):
     """All points, with noise on each coordinate; released once.
 
     Later queries name records by their position in the answer.
@@ -143,15 +154,10 @@ class AllPoints(Query):
 
     label = "noised_points"
     mechanisms: ClassVar[Mechanisms] = {"points": (SortedGaussian,)}
-    adjacencies = RHO_BOUNDED
 
     def check(self, source: Any) -> None:
         """Refuse a second release: queries name records by the order of the first."""
         source.check_unreleased()
-
-    def sensitivity(self, source: Any) -> Sensitivities:
-        """One row moves."""
-        return {"points": move_sensitivity(source)}
 
     def exact(self, source: Any) -> Answer:
         """Exact points, in an order that does not depend on the order of the data."""
@@ -166,7 +172,7 @@ class AllPoints(Query):
 
 
 @frozen
-class Total(Query):
+class Total(_MovedQuery):
     """Sum of all points.
 
     Notes
@@ -176,11 +182,6 @@ class Total(Query):
 
     label = "total"
     mechanisms = GAUSSIAN_SUMS
-    adjacencies = RHO_BOUNDED
-
-    def sensitivity(self, source: Any) -> Sensitivities:
-        """The sum changes as the record moves."""
-        return {"sums": move_sensitivity(source)}
 
     def exact(self, source: Any) -> Answer:
         """Exact sum."""
@@ -188,7 +189,7 @@ class Total(Query):
 
 
 @frozen
-class GroupSums(Query):
+class GroupSums(_MovedQuery):
     """Sums of the exact points of groups that are defined by released data.
 
     Parameters
@@ -207,7 +208,6 @@ class GroupSums(Query):
 
     label = "group_sums"
     mechanisms = GAUSSIAN_SUMS
-    adjacencies = RHO_BOUNDED
 
     groups: np.ndarray
     n_groups: int
@@ -215,10 +215,6 @@ class GroupSums(Query):
     def check(self, source: Any) -> None:
         """Refuse groups that do not name released records."""
         source.check_groups(self.groups, self.n_groups)
-
-    def sensitivity(self, source: Any) -> Sensitivities:
-        """One sum changes as the record moves."""
-        return {"sums": move_sensitivity(source)}
 
     def exact(self, source: Any) -> Answer:
         """Exact sums."""
@@ -359,11 +355,6 @@ class SoftCounts(Query):
     def details(self) -> Details:
         """The number of intervals."""
         return {"intervals": self.intervals}
-
-
-def move_sensitivity(source: Any) -> Sensitivity:
-    """Sensitivity of a row or a sum to a move: ``max_shift`` in L2."""
-    return vector_sensitivity(source.max_shift * SCALE, source.n_features)
 
 
 def soft_sensitivity(
