@@ -266,12 +266,7 @@ class PrivacyAccountant:
         """
         path = Path(path).expanduser().resolve()
         terms, _ = _load(path)
-        return cls(
-            terms.budget,
-            path,
-            composition=terms.composition,
-            failure_delta=terms.failure_delta,
-        )
+        return cls(path=path, **vars(terms))
 
     def __getstate__(self) -> object:
         # Each copy would grant the whole budget.

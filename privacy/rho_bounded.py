@@ -122,14 +122,6 @@ class RhoBoundedCurator(BaseCurator):
         self._rows = self._rows.take(order, axis=0)
         self._released = True
 
-    def check_unreleased(self) -> None:
-        """Refuse to release the points again."""
-        if self._released:
-            raise ValueError(
-                "noised_points can be released once: its order is what later queries "
-                "refer to"
-            )
-
     def check_groups(
         self,
         groups: np.ndarray,

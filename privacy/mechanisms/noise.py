@@ -223,7 +223,8 @@ class NoiseStreams:
     def normal_chunks(self, key: Key) -> Callable[[int], np.ndarray]:
         """Return a function that draws :meth:`normal` chunk by chunk, by their sizes.
 
-        For one replicate, of shape (size,) each; concatenated they equal one draw.
+        For one seeded replicate, of shape (size,) each; concatenated they equal one
+        draw.
 
         Examples
         --------
@@ -237,8 +238,6 @@ class NoiseStreams:
             raise ValueError(
                 f"normal_chunks serves one replicate, not {len(self.seeds)}"
             )
-        if self.secure:
-            return lambda size: self.normal(key, (size,))[0]
         # A separate generator: other draws reset that of the thread.
         position = _position(self._context, key)
         return _StreamGenerator().at(self._philox_keys[0], position).standard_normal

@@ -142,35 +142,6 @@ class ClippedRegions(View):
         self._region = np.concatenate([self._region, new_regions])
         return first_part[cells][:, None] + [0, 1]
 
-    def check_cells(self, cells: np.ndarray) -> None:
-        """Refuse cells that do not exist or are named twice."""
-        known = set(cells.tolist()).intersection(range(self.n_cells))
-        if len(known) < len(cells):
-            raise ValueError(
-                f"cells={cells.tolist()} must be different and below {self.n_cells}"
-            )
-
-    def check_groups(
-        self,
-        groups: np.ndarray,
-        n_groups: int,
-    ) -> None:
-        """Refuse groups of too few cells, or of cells of different regions."""
-        if groups.shape != (self.n_cells,):
-            raise ValueError(f"groups must have {self.n_cells} entries, one per cell")
-        check_range("groups", groups, -1, n_groups - 1)
-
-        # Records of two regions are relative to two centers: a move inside such a group
-        # could change its sum by twice the radius.
-        is_grouped = groups >= 0
-        group_and_region = np.stack([groups[is_grouped], self._region[is_grouped]])
-        n_pairs = np.unique(group_and_region, axis=1).shape[1]
-        if n_pairs > len(np.unique(groups[is_grouped])):
-            raise ValueError(
-                "groups must not unite cells of different regions, whose records lie "
-                "about different centers"
-            )
-
     def _counts(self) -> np.ndarray:
         return np.bincount(self._cell, minlength=self.n_cells)
 
@@ -276,7 +247,12 @@ class RegionCounts(_RegionQuery, CountQuery):
 
     def check(self, source: ClippedRegions) -> None:
         """Refuse cells that do not exist or are named twice."""
-        source.check_cells(self.cells)
+        cells = self.cells.tolist()
+        known = set(cells).intersection(range(source.n_cells))
+        if len(known) < len(cells):
+            raise ValueError(
+                f"cells={cells} must be different and below {source.n_cells}"
+            )
 
     def sensitivity(self, source: ClippedRegions) -> Sensitivities:
         """A move changes two counts by 1 each; one if it is charged as one record."""
@@ -318,7 +294,20 @@ class RegionSums(_RegionQuery):
 
     def check(self, source: ClippedRegions) -> None:
         """Refuse groups of too few cells, or of cells of different regions."""
-        source.check_groups(self.groups, self.n_groups)
+        groups = self.groups
+        if groups.shape != (source.n_cells,):
+            raise ValueError(f"groups must have {source.n_cells} entries, one per cell")
+        check_range("groups", groups, -1, self.n_groups - 1)
+
+        # Records of two regions are relative to two centers: a move inside such a group
+        # could change its sum by twice the radius.
+        is_grouped = groups >= 0
+        pairs = np.stack([groups[is_grouped], source._region[is_grouped]])
+        if np.unique(pairs, axis=1).shape[1] > len(np.unique(pairs[0])):
+            raise ValueError(
+                "groups must not unite cells of different regions, whose records lie "
+                "about different centers"
+            )
 
     def sensitivity(self, source: ClippedRegions) -> Sensitivities:
         """Two sums; one sum by the radius if a move is charged as one record."""

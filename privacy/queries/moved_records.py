@@ -157,7 +157,11 @@ class AllPoints(_MovedQuery):
 
     def check(self, source: Any) -> None:
         """Refuse a second release: queries name records by the order of the first."""
-        source.check_unreleased()
+        if source._released:
+            raise ValueError(
+                f"{self.label} can be released once: its order is what later queries "
+                "refer to"
+            )
 
     def exact(self, source: Any) -> Answer:
         """Exact points, in an order that does not depend on the order of the data."""

@@ -451,8 +451,7 @@ class Splits(Query):
                 "splits can be chosen on a grid only; make the cells with "
                 "curator.partition(grid)"
             )
-        sizes = np.asarray(self.sizes, np.float64)
-        check_floats("sizes", sizes, (len(self.cells),), ", one for each cell")
+        check_floats("sizes", self._sizes, (len(self.cells),), ", one for each cell")
         if not self.margin >= 0:
             raise ValueError(
                 f"margin={self.margin} must not be negative: the cost would exceed "
@@ -462,8 +461,7 @@ class Splits(Query):
     def sensitivity(self, source: PartitionTree) -> Sensitivities:
         """The score's sensitivity over the size of the cell."""
         # Below a size of 1 all scores are 0: the lower bound avoids a division by zero.
-        sizes = np.asarray(self.sizes, np.float64)
-        changes = self.score.sensitivity / np.maximum(1.0, sizes - self.margin)
+        changes = self.score.sensitivity / np.maximum(1.0, self._sizes - self.margin)
         return {"choices": ScoreSensitivity(changes, failure=self.failure)}
 
     def exact(self, source: PartitionTree) -> Answer:
@@ -475,6 +473,10 @@ class Splits(Query):
         """Sensitivity of the score times the size, and the margin."""
         return {"score_sensitivity": self.score.sensitivity, "margin": self.margin}
 
+    @property
+    def _sizes(self) -> np.ndarray:
+        return np.asarray(self.sizes, np.float64)
+
     def _scores(self, source: PartitionTree) -> Iterator[np.ndarray]:
         """Scores (d * candidates,) of one cell after the other, in a reused array."""
         grid = source._grid
@@ -484,7 +486,7 @@ class Splits(Query):
         # The smallest type that holds the count of any bin.
         narrow = np.uint16 if source.n_points < 1 << 16 else np.uint32
         count_type = narrow if source.n_points < 1 << 32 else np.int64
-        sizes = np.asarray(self.sizes, float).tolist()
+        sizes = self._sizes.tolist()
         # One pass counts the points of as many cells as memory allows.
         n_bins = grid.n_bins
         n_together = max(1, MAX_BIN_COUNTS // (source.n_features * n_bins))
