@@ -367,12 +367,9 @@ def to_shards(points: PointsLike) -> Shards | Blocks | DaskPoints:
     """Convert points in memory to Shards; leave blocks and chunks as they are."""
     if isinstance(points, Shards | Blocks | DaskPoints):
         return points
-    if isinstance(points, Points):
-        return Shards([points])
-    whole = isinstance(points, np.ndarray)
+    parts = [points] if isinstance(points, Points | np.ndarray) else points
     shards = Shards(
-        shard if isinstance(shard, Points) else to_points(shard)
-        for shard in ([points] if whole else points)
+        part if isinstance(part, Points) else to_points(part) for part in parts
     )
     if len({shard.shape[1] for shard in shards}) != 1:
         shapes = [shard.shape for shard in shards]

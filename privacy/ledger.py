@@ -263,18 +263,16 @@ class Ledger:
         # Without a delta to spend, basic composition is optimal, and Gaussian noise has
         # no finite epsilon: the delta that it needs may be too small for float64.
         if budget.delta <= costs.delta:
-            raise BudgetExceeded(
-                f"release {charge.label!r} round {charge.round} would need "
-                f"epsilon={_basic_epsilon(costs, 0.0):.6g} and a delta, the budget has "
-                f"epsilon={budget.epsilon:.6g} and delta={budget.delta:.3g}"
-            )
-        delta = _delta_at(costs, epsilon)
-        if not delta <= budget.delta * (1 + SLACK):
-            raise BudgetExceeded(
-                f"release {charge.label!r} round {charge.round} would need "
-                f"delta={delta:.3g} at epsilon={budget.epsilon:.6g}, the budget has "
-                f"delta={budget.delta:.3g}"
-            )
+            needed = f"epsilon={_basic_epsilon(costs, 0.0):.6g} and a delta"
+        else:
+            delta = _delta_at(costs, epsilon)
+            if delta <= budget.delta * (1 + SLACK):
+                return
+            needed = f"delta={delta:.3g} at epsilon={budget.epsilon:.6g}"
+        raise BudgetExceeded(
+            f"release {charge.label!r} round {charge.round} would need {needed}, the "
+            f"budget has delta={budget.delta:.3g} at epsilon={budget.epsilon:.6g}"
+        )
 
     def delta_at(self, epsilon: float) -> float:
         """Delta that the releases so far need at ``epsilon``."""

@@ -189,17 +189,15 @@ class RhoBoundedCurator(BaseCurator):
 
         # Assign records to regions, by released data or by the nearest center: either
         # way a record's region does not depend on the other records.
-        rows = self._rows
         if groups is not None:
             self.check_groups(groups, len(centers))
-            rows = rows[groups >= 0]
+            rows = self._rows[groups >= 0]
             region = groups[groups >= 0]
         else:
             if members is not None:
                 self.check_members(members)
-                rows = rows[members]
+            rows = self._rows if members is None else self._rows[members]
             region = nearest_of_many(rows, centers)[0]
-
         return ClippedRegions(
             self, rows, centers, region, radius, charge_both=charge_both
         )

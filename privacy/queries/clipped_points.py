@@ -140,8 +140,7 @@ class ClippedPoints(View):
         # |x - y| <= radius + |y| in the ball; in the box a coordinate differs by at
         # most 1 + |y_h|.
         y = np.abs(candidates) / SCALE
-        norms = np.sqrt((y * y).sum(axis=1))
-        to_far_side = (self.radius + norms) ** 2
+        to_far_side = (self.radius + np.linalg.norm(y, axis=1)) ** 2
         to_far_corner = ((1 + y) ** 2).sum(axis=1)
         return float(np.minimum(to_far_side, to_far_corner).max())
 

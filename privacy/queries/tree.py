@@ -39,8 +39,8 @@ MAX_BIN_COUNTS = 1 << 22  # limits the number of cells that one pass counts
 
 #: Maps points to unsigned codes (n, m): a bin per feature, or a side per hyperplane.
 Code = Callable[[Points], np.ndarray]
-#: By cell: the feature that it is split by, and the boundary.
-SplitRules = dict[int, tuple[int, int]]
+#: A cell, the feature that it is split by, and the boundary.
+Split = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,12 @@ class _Shard:
 
 @dataclass
 class _Cell:
-    """Public facts of a cell: bins per feature, and parent."""
+    """Public facts of a cell: bins per feature, parent, and whether it is split."""
 
     first: np.ndarray
     last: np.ndarray
     parent: int | None = None
+    is_split: bool = False
 
 
 def _no_codes(points: Points) -> np.ndarray:
@@ -190,7 +191,7 @@ class PartitionTree(View):
             [_Shard(shard, code) for shard in self._points] if is_kept else None
         )
         self._code = code
-        self._splits: SplitRules = {}
+        self._splits: list[Split] = []
         self._grid = grid
         self._n_codes = n_codes
         first = np.zeros(self.n_features, np.int64)
@@ -222,7 +223,7 @@ class PartitionTree(View):
         """
         self.check_exist([cell])
         parent = self._cells[cell]
-        if cell in self._splits:
+        if parent.is_split:
             raise ValueError(f"cell={cell} is split already")
         if not 0 <= feature < self._n_codes:
             raise ValueError(
@@ -234,7 +235,8 @@ class PartitionTree(View):
             raise ValueError(f"boundary={boundary} must be in 1 .. {last}")
 
         # Divide the points.
-        self._splits[cell] = (feature, boundary)
+        parent.is_split = True
+        self._splits.append((cell, feature, boundary))
         for shard in self._shards or ():
             shard.split(cell, feature, boundary)
 
@@ -395,7 +397,7 @@ class CellSums(Query):
         corners = boxes.reshape(-1, 2, source.n_features)  # also without a cell
         differences = np.abs(corners - self.origins[:, None])
         farthest = differences.max(axis=1).astype(np.float64)
-        distances = np.sqrt((farthest * farthest).sum(axis=1))
+        distances = np.linalg.norm(farthest, axis=1)
         if self.radius is None:
             # The sum over a cell that is its origin is 0 for any data: any positive
             # scale is enough.
@@ -510,13 +512,13 @@ class Splits(Query):
 def _apply_in_order(
     points: Points,
     code: Code,
-    splits: SplitRules,
+    splits: Sequence[Split],
     function: Callable[[_Shard], np.ndarray],
 ) -> np.ndarray:
     """Order points by the cells after all splits, and apply a function to them."""
     shard = _Shard(points, code)
-    for cell, rule in splits.items():
-        shard.split(cell, *rule)
+    for split in splits:
+        shard.split(*split)
     return function(shard)
 
 
