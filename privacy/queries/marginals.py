@@ -46,7 +46,7 @@ class _TableQuery(Query):
         for h, inner in enumerate(self.edges):
             check_grid_integers(f"edges[{h}]", inner, ("m",))
             if inner.dtype != np.int64 or (np.diff(inner) <= 0).any():
-                raise ValueError(f"edges[{h}] must be int64 and increasing: {inner}")
+                raise ValueError(f"edges[{h}] must be int64 and increasing")
         for columns in self.column_sets:
             known = set(columns).intersection(range(d))
             if not columns or len(known) < len(columns):
@@ -54,7 +54,7 @@ class _TableQuery(Query):
                     f"columns={tuple(columns)} of a table must be one or more "
                     f"different indices from 0 to {d - 1}"
                 )
-        n_cells = sum(math.prod(self.shape(columns)) for columns in self.column_sets)
+        n_cells = sum(map(math.prod, self.shapes))
         if not 1 <= n_cells <= MAX_CELLS:
             raise ValueError(
                 f"tables have {n_cells} cells together: from 1 to {MAX_CELLS} are "
@@ -65,21 +65,23 @@ class _TableQuery(Query):
         """Numbers of intervals of the columns of a table."""
         return tuple(len(self.edges[h]) + 1 for h in columns)
 
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shape of each table."""
+        return [self.shape(columns) for columns in self.column_sets]
+
     def split(self, cells: np.ndarray) -> list[np.ndarray]:
         """Separate values of all cells, of shape (cells,), into tables."""
         # Inverse of the concatenation in ``_count_cells``.
-        shapes = [self.shape(columns) for columns in self.column_sets]
-        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-        tables = np.split(cells, ends)
-        return [
-            table.reshape(shape) for table, shape in zip(tables, shapes, strict=True)
-        ]
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+        return list(map(np.reshape, np.split(cells, ends), self.shapes))
 
     def count(self, source: Any) -> np.ndarray:
         """Count the points of all cells, over all shards."""
-        shapes = [self.shape(columns) for columns in self.column_sets]
         arguments = {"column_sets": self.column_sets, "edges": self.edges}
-        return total_array(source._shards, _count_cells, shapes=shapes, **arguments)
+        return total_array(
+            source._shards, _count_cells, shapes=self.shapes, **arguments
+        )
 
 
 @frozen
@@ -122,9 +124,8 @@ class _TableSelection(_TableQuery):
         """Scores of all candidates."""
         tables = self.split(self.count(source))
         scores = []
-        for table, expected, weight, offset in zip(
-            tables, *self.terms(source), strict=True
-        ):
+        candidates = zip(tables, *self.terms(source), strict=True)
+        for table, expected, weight, offset in candidates:
             # Counts in 2**-16 records, as integers: the score is exact.
             difference = table * SCALE - np.rint(expected * SCALE).astype(np.int64)
             error = int(np.abs(difference).sum()) - round(offset * SCALE)
