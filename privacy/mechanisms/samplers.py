@@ -189,7 +189,8 @@ def _sample(
     if scales.size and not 1 <= scales.min() <= scales.max() <= MAX_SCALE:
         raise ValueError(f"scales must be between 1 and {MAX_SCALE}")
     flat_scales = np.ascontiguousarray(scales, np.int64).ravel()
-    bounds = [np.broadcast_to(bound, scales.shape).ravel() for bound in (lower, upper)]
+    flat_lower = np.broadcast_to(lower, scales.shape).ravel()
+    flat_upper = np.broadcast_to(upper, scales.shape).ravel()
     noise = np.empty(scales.size, np.int64)
     words = np.empty(0, np.uint64)
     done = 0
@@ -198,7 +199,9 @@ def _sample(
         # buffer.
         fresh = random_words(min(6 * (noise.size - done) + 16, _BUFFER_WORDS))
         words = np.concatenate([words, fresh])
-        done, used = _fill_from(words, is_gaussian, flat_scales, *bounds, noise, done)
+        done, used = _fill_from(
+            words, is_gaussian, flat_scales, flat_lower, flat_upper, noise, done
+        )
         words = words[used:]
     return noise.reshape(scales.shape)
 
