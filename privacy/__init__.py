@@ -50,10 +50,12 @@ from pkm.privacy.queries.projection import (
 )
 from pkm.privacy.queries.shells import ClippedSum, ShellCounts, SideCounts
 from pkm.privacy.queries.sums import (
+    CountQuery,
     CountsAndBoundedSums,
     GapPercentile,
     GridCounts,
     SumsAndCounts,
+    entries_sensitivity,
     mirrored,
 )
 from pkm.privacy.queries.tree import (
@@ -85,6 +87,7 @@ __all__ = [
     "Charge",
     "ClippedPoints",
     "ClippedSum",
+    "CountQuery",
     "CountsAndBoundedSums",
     "CoverPicks",
     "Curator",
@@ -123,6 +126,7 @@ __all__ = [
     "SumsAndCounts",
     "Swaps",
     "WorstApproximated",
+    "entries_sensitivity",
     "gaussian_mu",
     "gdp_delta",
     "gdp_epsilon",

@@ -33,6 +33,8 @@ from pkm.scalars import is_integer
 
 FORMAT = "account of private runs, version 1"
 COMPOSITIONS = ("basic", "gaussian")
+#: Fields of a run that describe it and have no effect on its cost.
+DESCRIPTION = ("date", "method", "purpose", "flaws")
 
 
 class AccountError(ValueError):
@@ -95,20 +97,16 @@ class AccountedRun:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready record."""
+        parameters = {name: _to_json(value) for name, value in self.parameters.items()}
+        charges = [
+            dict(zip(COST_FIELDS, charge.cost, strict=True)) for charge in self.schedule
+        ]
         return {
-            "date": self.date,
-            "method": self.method,
-            "parameters": {
-                name: _to_json(value) for name, value in self.parameters.items()
-            },
-            "purpose": self.purpose,
-            "flaws": list(self.flaws),
+            **{name: getattr(self, name) for name in DESCRIPTION},
+            "parameters": parameters,
             "replicates": self.n_replicates,
-            "budget": _budget_record(self.budget),
-            "charges": [
-                dict(zip(COST_FIELDS, charge.cost, strict=True))
-                for charge in self.schedule
-            ],
+            "budget": asdict(self.budget),
+            "charges": charges,
         }
 
     @classmethod
@@ -117,12 +115,9 @@ class AccountedRun:
         return cls(
             Budget(**record["budget"]),
             [Charge(**charge) for charge in record["charges"]],
-            n_replicates=record["replicates"],
-            method=record["method"],
+            record["replicates"],
             parameters=record["parameters"],
-            purpose=record["purpose"],
-            flaws=record["flaws"],
-            date=record["date"],
+            **{name: record[name] for name in DESCRIPTION},
         )
 
 
@@ -155,16 +150,9 @@ class _Terms:
             )
 
     def __str__(self) -> str:
-        terms = _budget_record(self.budget) | self.to_dict()
-        del terms["budget"]
+        terms = asdict(self)
+        terms = terms.pop("budget") | terms
         return ", ".join(f"{name}={value}" for name, value in terms.items())
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "budget": _budget_record(self.budget),
-            "composition": self.composition,
-            "failure_delta": float(self.failure_delta),
-        }
 
 
 class PrivacyAccountant:
@@ -278,12 +266,7 @@ class PrivacyAccountant:
         """
         path = Path(path).expanduser().resolve()
         terms, _ = _load(path)
-        return cls(
-            terms.budget,
-            path,
-            composition=terms.composition,
-            failure_delta=terms.failure_delta,
-        )
+        return cls(path=path, **vars(terms))
 
     def __getstate__(self) -> object:
         # Each copy would grant the whole budget.
@@ -453,7 +436,7 @@ class PrivacyAccountant:
         for number, run in enumerate(runs):
             spent, _ = self._compose(runs[: number + 1])
             records.append(run.to_dict() | {"spent": spent})
-        body = {"format": FORMAT, **self._terms.to_dict(), "runs": records}
+        body = {"format": FORMAT, **asdict(self._terms), "runs": records}
         content = json.dumps(
             body | {"sha256": _digest(body)}, indent=1, allow_nan=False
         )
@@ -524,11 +507,6 @@ def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
 def _digest(body: Mapping[str, Any]) -> str:
     """SHA-256 (hex) of a record. It detects accidents only, not attacks."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def _budget_record(budget: Budget) -> dict[str, Any]:
-    record = asdict(budget)
-    return record | {"epsilon": float(budget.epsilon), "delta": float(budget.delta)}
 
 
 def _to_json(value: Any) -> Any:

@@ -16,7 +16,7 @@ from pkm.privacy.charging import charge_release
 from pkm.privacy.checks import check_type
 from pkm.privacy.ledger import Ledger, StreamKey
 from pkm.privacy.mechanisms.noise import INITIALIZATION, NoiseStreams, child
-from pkm.privacy.query import ONE_RECORD_ADJACENCIES, Query
+from pkm.privacy.query import ONE_RECORD_ADJACENCIES, Answer, Query, Sensitivities
 
 PointsLike = np.ndarray | Points | Blocks | DaskPoints | Sequence[np.ndarray | Points]
 """Private points on the grid: one array, shards, blocks on disk, or a dask array."""
@@ -191,8 +191,8 @@ class BaseCurator:
     def _draw(
         self,
         query: Query,
-        exact: Mapping[str, Any],
-        sensitivities: Mapping[str, Any],
+        exact: Answer,
+        sensitivities: Sensitivities,
         noise: Mapping[str, Any],
         key: StreamKey,
     ) -> dict[str, np.ndarray]:
@@ -211,7 +211,7 @@ class BaseCurator:
     def _collect(
         self,
         query: Query,
-        exact: Mapping[str, Any],
+        exact: Answer,
     ) -> dict[str, np.ndarray]:
         """Return an exact answer, of a method that claims no privacy."""
         return dict(exact)
@@ -306,15 +306,21 @@ class View:
 
     Attributes
     ----------
+    n_points, n_features : int
+        Of the curator: public.
     group : int or None
         Index of the users whose points these are, where users are partitioned into
         disjoint groups.
     """
 
+    n_replicates = 1
     group: int | None = None
 
     def __init__(self, curator: BaseCurator) -> None:
+        curator.check_single(type(self).__name__)
         self._curator = curator
+        self.n_points = curator.n_points
+        self.n_features = curator.n_features
 
     def release(
         self,
@@ -361,12 +367,9 @@ def to_shards(points: PointsLike) -> Shards | Blocks | DaskPoints:
     """Convert points in memory to Shards; leave blocks and chunks as they are."""
     if isinstance(points, Shards | Blocks | DaskPoints):
         return points
-    if isinstance(points, Points):
-        return Shards([points])
-    whole = isinstance(points, np.ndarray)
+    parts = [points] if isinstance(points, Points | np.ndarray) else points
     shards = Shards(
-        shard if isinstance(shard, Points) else to_points(shard)
-        for shard in ([points] if whole else points)
+        part if isinstance(part, Points) else to_points(part) for part in parts
     )
     if len({shard.shape[1] for shard in shards}) != 1:
         shapes = [shard.shape for shard in shards]

@@ -1,15 +1,12 @@
 """Sensitivities and charges of a release, computed from public values."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from pkm.privacy.ledger import Charge, StreamKey
-from pkm.privacy.query import Query
-
-#: The sensitivity of each part of a release, and the charges of the release.
-Charged = tuple[Mapping[str, Any], Sequence[Charge]]
+from pkm.privacy.query import Query, Sensitivities
 
 
 def charge_release(
@@ -17,7 +14,7 @@ def charge_release(
     query: Query,
     source: Any,
     noise: Mapping[str, Any],
-) -> Charged:
+) -> tuple[Sensitivities, list[Charge]]:
     """Compute the sensitivities of the parts of a release, and its charges.
 
     One charge covers all parts. There is one charge, or one for each record that

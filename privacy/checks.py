@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
 def check_type(
@@ -129,14 +130,74 @@ def check_grid_integers(
     Traceback (most recent call last):
     ValueError: origin must be grid integers of shape (2,), got int64 of shape (3,)
     """
+    is_integer = array.dtype.kind in "iu"
+    _check_array(name, array, shape, is_integer, "grid integers", remedy)
+
+
+def check_floats(
+    name: str,
+    array: np.ndarray,
+    shape: Sequence[int | str],
+    remedy: str = "",
+) -> None:
+    """Refuse an array that is not finite float64, or is of another shape.
+
+    Its parameters and errors are those of :func:`check_grid_integers`.
+
+    Examples
+    --------
+    >>> check_floats("sizes", np.array([1.0, np.nan]), ("m",))
+    Traceback (most recent call last):
+    ValueError: sizes must be finite float64 of shape (m,), got float64 of shape (2,)
+    """
+    is_finite = array.dtype == np.float64 and bool(np.isfinite(array).all())
+    _check_array(name, array, shape, is_finite, "finite float64", remedy)
+
+
+def _check_array(
+    name: str,
+    array: np.ndarray,
+    shape: Sequence[int | str],
+    is_valid: bool,
+    rule: str,
+    remedy: str,
+) -> None:
     # A letter in the shape stands for any length.
     is_alike = array.ndim == len(shape) and all(
         isinstance(expected, str) or length == expected
         for length, expected in zip(array.shape, shape, strict=True)
     )
-    if array.dtype.kind not in "iu" or not is_alike:
+    if not (is_valid and is_alike):
         lengths = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
         raise ValueError(
-            f"{name} must be grid integers of shape ({lengths}), got {array.dtype} of "
-            f"shape {array.shape}{remedy}"
+            f"{name} must be {rule} of shape ({lengths}), got {array.dtype} of shape "
+            f"{array.shape}{remedy}"
+        )
+
+
+def check_range(
+    name: str,
+    numbers: ArrayLike,
+    low: float,
+    high: float,
+    remedy: str = "",
+) -> None:
+    """Refuse numbers that are not from ``low`` to ``high``, both ends included.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, its extremes and the rule.
+
+    Examples
+    --------
+    >>> check_range("slots", [0, 5], 0, 4)
+    Traceback (most recent call last):
+    ValueError: slots must be from 0 to 4, got 0 to 5
+    """
+    numbers = np.asarray(numbers)
+    if numbers.size and not low <= numbers.min() <= numbers.max() <= high:
+        raise ValueError(
+            f"{name} must be from {low} to {high}, got {numbers.min()} to "
+            f"{numbers.max()}{remedy}"
         )

@@ -93,15 +93,8 @@ class Charge:
 
     def to_dict(self) -> dict[str, str | float | None]:
         """Return a flat, JSON-ready record, always with mu, epsilon and delta."""
-        record: dict[str, str | float | None] = {
-            "mechanism": self.mechanism,
-            "label": self.label,
-            "round": self.round,
-            "mu": self.mu,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            **self.details,
-        }
+        names = ("mechanism", "label", "round", "mu", "epsilon", "delta")
+        record = {name: getattr(self, name) for name in names} | dict(self.details)
         if self.flaw:
             record["flaw"] = self.flaw
         if self.group is not None:
@@ -142,6 +135,11 @@ class _Costs(NamedTuple):
     mu: float  # of all Gaussian releases
     epsilons: tuple[float, ...]  # of each pure release, increasing
     delta: float  # sum of the deltas charged in addition
+
+    def scale(self, factor: float) -> "_Costs":
+        """Multiply the costs without the deltas by a positive factor."""
+        epsilons = tuple([factor * epsilon for epsilon in self.epsilons])
+        return self._replace(mu=factor * self.mu, epsilons=epsilons)
 
 
 class Ledger:
@@ -265,18 +263,16 @@ class Ledger:
         # Without a delta to spend, basic composition is optimal, and Gaussian noise has
         # no finite epsilon: the delta that it needs may be too small for float64.
         if budget.delta <= costs.delta:
-            raise BudgetExceeded(
-                f"release {charge.label!r} round {charge.round} would need "
-                f"epsilon={_basic_epsilon(costs, 0.0):.6g} and a delta, the budget has "
-                f"epsilon={budget.epsilon:.6g} and delta={budget.delta:.3g}"
-            )
-        delta = _delta_at(costs, epsilon)
-        if not delta <= budget.delta * (1 + SLACK):
-            raise BudgetExceeded(
-                f"release {charge.label!r} round {charge.round} would need "
-                f"delta={delta:.3g} at epsilon={budget.epsilon:.6g}, the budget has "
-                f"delta={budget.delta:.3g}"
-            )
+            needed = f"epsilon={_basic_epsilon(costs, 0.0):.6g} and a delta"
+        else:
+            delta = _delta_at(costs, epsilon)
+            if delta <= budget.delta * (1 + SLACK):
+                return
+            needed = f"delta={delta:.3g} at epsilon={budget.epsilon:.6g}"
+        raise BudgetExceeded(
+            f"release {charge.label!r} round {charge.round} would need {needed}, the "
+            f"budget has delta={budget.delta:.3g} at epsilon={budget.epsilon:.6g}"
+        )
 
     def delta_at(self, epsilon: float) -> float:
         """Delta that the releases so far need at ``epsilon``."""
@@ -327,16 +323,13 @@ def largest_multiple(
     if not any((*mus, *epsilons)):
         raise ValueError("mus and epsilons must not all be zero")
     mu = math.sqrt(math.fsum(mu**2 for mu in mus))
-    return _largest_multiple(mu, tuple(epsilons), epsilon, delta)
+    return _largest_multiple(_Costs(mu, tuple(sorted(epsilons)), 0.0), epsilon, delta)
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _largest_multiple(
-    mu: float, epsilons: tuple[float, ...], epsilon: float, delta: float
-) -> float:
+def _largest_multiple(costs: _Costs, epsilon: float, delta: float) -> float:
     def fits(factor: float) -> bool:
-        scaled = tuple(sorted(factor * e for e in epsilons))
-        return _composed_delta(factor * mu, scaled, epsilon) <= delta
+        return _delta_at(costs.scale(factor), epsilon) <= delta
 
     # Double the upper end until it does not fit.
     low = 0.0
@@ -403,18 +396,15 @@ def remaining_epsilon(
     if delta_left <= 0 or _composed_delta(mu, (), epsilon) > delta_left:
         return 0.0
 
-    def scale(factor: float) -> _Costs:
-        epsilons = tuple(factor * e for e in costs.epsilons)
-        return _Costs(factor * costs.mu, epsilons, costs.delta)
-
     def fits(factor: float) -> bool:
-        scaled = scale(factor)
+        scaled = costs.scale(factor)
         # Gaussian releases of both compose by the root of the sum of squares.
         both = math.hypot(mu, scaled.mu)
         needed = _composed_delta(both, scaled.epsilons, epsilon)
         return needed <= delta_left * (1 + SLACK)
 
-    return _epsilon_at(scale(bisect(fits, 0.0, 1.0, absolute=1e-9)), delta)
+    factor = bisect(fits, 0.0, 1.0, absolute=1e-9)
+    return _epsilon_at(costs.scale(factor), delta)
 
 
 def split_groups(charges: Sequence[Charge]) -> list[list[Charge]]:

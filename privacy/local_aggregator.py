@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pkm.compute import DIRECTION_SCALE, Points, labels
+from pkm.compute.storage.points import make_slices
 from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_positive, check_type
@@ -33,7 +34,7 @@ from pkm.privacy.mechanisms.randomizers import (
     VectorRandomizer,
     check_epsilon,
 )
-from pkm.privacy.query import Mechanisms, Query
+from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, frozen
 
 # Number of users whose reports are drawn from one stream: public, so that streams do
 # not depend on shards.
@@ -224,7 +225,6 @@ class Cohort(View):
         self.key = int(sequence.generate_state(1, np.uint64)[0])
         self.group = number
         self.size = len(users)
-        self.n_features = aggregator.n_features
         self.radius = radius
 
     def check_unreported(self) -> None:
@@ -248,8 +248,8 @@ class Cohort(View):
         """Users of each chunk and their points, clipped to the ball: private."""
         # Norm clipping, then rounding to the grid; a user does this alone.
         limit = self.radius * SCALE
-        for start in range(0, self.size, CHUNK):
-            users = self._users[start : start + CHUNK]
+        for chunk in make_slices(self.size, CHUNK):
+            users = self._users[chunk]
             points = self._aggregator._rows(users)
             lengths = np.sqrt(np.einsum("ij,ij->i", points, points).astype(np.float64))
             factors = np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None]
@@ -260,8 +260,9 @@ class Cohort(View):
 class CohortQuery(Query):
     """Base class of the queries on a cohort, whose users answer with one report each.
 
-    The exact answer is an iterator over chunks of the users' values, which a mechanism
-    turns into reports. A neighbor under local adjacency may have any other value.
+    Its answer has one part. The exact answer is an iterator over chunks of the users'
+    values, which a mechanism turns into reports. A neighbor under local adjacency may
+    have any other value.
     """
 
     adjacencies = (Adjacency.LOCAL,)
@@ -270,6 +271,20 @@ class CohortQuery(Query):
     def check(self, source: Any) -> None:
         """Refuse a cohort that has reported."""
         source.check_unreported()
+
+    def sensitivity(self, source: Any) -> Sensitivities:
+        """By default a user may have any vector of the unit ball: values in radii."""
+        (part,) = self.mechanisms
+        return {part: LocalDomain(source.n_features, source.radius)}
+
+    def exact(self, source: Any) -> Answer:
+        """The values of all users, chunk by chunk."""
+        (part,) = self.mechanisms
+        return {part: (self.values(source, *chunk) for chunk in source._chunks())}
+
+    def values(self, source: Any, users: np.ndarray, points: np.ndarray) -> Any:
+        """Values of a chunk of users, by their clipped points."""
+        raise NotImplementedError(f"{type(self).__name__} must define values")
 
     def estimate(
         self,
@@ -280,7 +295,7 @@ class CohortQuery(Query):
         raise NotImplementedError(f"{type(self).__name__} must define estimate")
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class LocalCounts(CohortQuery):
     """Numbers of users in each cell of a public rule.
 
@@ -308,17 +323,13 @@ class LocalCounts(CohortQuery):
         super().check(source)
         check_type("rule", self.rule, *RULES)
 
-    def sensitivity(self, source: Any) -> Mapping[str, LocalDomain]:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """A user may be in any cell."""
         return {"counts": LocalDomain(self.rule.size)}
 
-    def exact(self, source: Any) -> Mapping[str, Iterator[UserCells]]:
+    def values(self, source: Any, users: np.ndarray, points: np.ndarray) -> UserCells:
         """The cell of each user."""
-        chunks = (
-            UserCells(users, self.rule.cells(points))
-            for users, points in source._chunks()
-        )
-        return {"counts": chunks}
+        return UserCells(users, self.rule.cells(points))
 
     def estimate(
         self, mechanism: FrequencyOracle, reports: Iterable[Reports]
@@ -327,7 +338,7 @@ class LocalCounts(CohortQuery):
         return mechanism.estimate(reports)[: self.rule.size] * SCALE
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class LocalSums(CohortQuery):
     """Sums of the points of cells, each about an origin.
 
@@ -361,8 +372,8 @@ class LocalSums(CohortQuery):
         super().check(source)
         check_type("rule", self.rule, *RULES)
         cells = self.cells.tolist()
-        is_known = all(cell in range(self.rule.size) for cell in cells)
-        if not cells or len(set(cells)) < len(cells) or not is_known:
+        known = set(cells).intersection(range(self.rule.size))
+        if not cells or len(known) < len(cells):
             raise ValueError(
                 f"cells={cells} must name one or more cells, once each, of the "
                 f"{self.rule.size}"
@@ -376,13 +387,17 @@ class LocalSums(CohortQuery):
                 f"given for {len(cells)} cells"
             )
 
-    def sensitivity(self, source: Any) -> Mapping[str, LocalDomain]:
-        """A user may have any vector of the unit ball: the difference in radii."""
-        return {"sums": LocalDomain(source.n_features, source.radius)}
-
-    def exact(self, source: Any) -> Mapping[str, Iterator[UserVectors]]:
+    def values(self, source: Any, users: np.ndarray, points: np.ndarray) -> UserVectors:
         """The cell of each user, and the difference from its origin, in radii."""
-        return {"sums": self._vectors(source)}
+        # Position of each cell of the rule among those summed over, -1 for the others.
+        # Users of the others report the vector 0, so that all users report alike.
+        positions = np.full(self.rule.size, -1)
+        positions[self.cells] = np.arange(len(self.cells))
+        user_cells = self.rule.cells(points)
+        position = positions[user_cells][:, None]
+        differences = points - self.origins[position[:, 0]]
+        vectors = differences / (self.radii[position] * SCALE)
+        return UserVectors(users, user_cells, np.where(position >= 0, vectors, 0.0))
 
     def estimate(
         self,
@@ -394,20 +409,8 @@ class LocalSums(CohortQuery):
         sums = mechanism.estimate(reports, self.cells)
         return sums * (self.radii * SCALE)[:, None]
 
-    def _vectors(self, source: Any) -> Iterator[UserVectors]:
-        # Position of each cell of the rule among those summed over, -1 for the others.
-        # Users of the others report the vector 0, so that all users report alike.
-        positions = np.full(self.rule.size, -1)
-        positions[self.cells] = np.arange(len(self.cells))
-        for users, points in source._chunks():
-            user_cells = self.rule.cells(points)
-            position = positions[user_cells][:, None]
-            differences = points - self.origins[position[:, 0]]
-            vectors = differences / (self.radii[position] * SCALE)
-            yield UserVectors(users, user_cells, np.where(position >= 0, vectors, 0.0))
 
-
-@dataclass(frozen=True)
+@frozen
 class LocalPoints(CohortQuery):
     """Noisy points: one vector per user, unbiased for the point.
 
@@ -421,19 +424,11 @@ class LocalPoints(CohortQuery):
     label = "local_points"
     mechanisms: ClassVar[Mechanisms] = {"points": (VectorRandomizer,)}
 
-    def sensitivity(self, source: Any) -> Mapping[str, LocalDomain]:
-        """A user may have any vector of the unit ball: the point in radii."""
-        return {"points": LocalDomain(source.n_features, source.radius)}
-
-    def exact(self, source: Any) -> Mapping[str, Iterator[UserVectors]]:
+    def values(self, source: Any, users: np.ndarray, points: np.ndarray) -> UserVectors:
         """The point of each user, in radii; all are in one cell."""
         # Points are clipped to the ball, so the vectors lie in the unit ball.
-        scale = source.radius * SCALE
-        chunks = (
-            UserVectors(users, SingleCell().cells(points), points / scale)
-            for users, points in source._chunks()
-        )
-        return {"points": chunks}
+        vectors = points / (source.radius * SCALE)
+        return UserVectors(users, np.zeros(len(users), np.int64), vectors)
 
     def estimate(
         self, mechanism: VectorRandomizer, reports: Iterable[Reports]
@@ -558,8 +553,8 @@ class LocalAggregator(BaseCurator):
     def _draw(
         self,
         query: Query,
-        exact: Mapping[str, Any],
-        sensitivities: Mapping[str, Any],
+        exact: Answer,
+        sensitivities: Sensitivities,
         noise: Mapping[str, Any],
         key: StreamKey,
     ) -> dict[str, np.ndarray]:
@@ -603,9 +598,7 @@ def cohort_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
     >>> cohort_sizes(10, [0.3, 0.4, 0.3])
     [3, 4, 3]
     """
-    if not len(shares) or not all(
-        share > 0 and math.isfinite(share) for share in shares
-    ):
+    if not len(shares) or not all(0 < share < math.inf for share in shares):
         raise ValueError(f"shares={list(shares)} must be one or more positive numbers")
     # Round the cumulative shares to whole users: the sizes then add up to all.
     cumulative = np.cumsum(shares) / math.fsum(shares)

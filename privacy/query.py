@@ -6,7 +6,8 @@ released by :meth:`pkm.privacy.BaseCurator.release`, the only place that charges
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -19,6 +20,8 @@ Mechanisms = Mapping[str, tuple[type, ...]]
 
 ONE_RECORD_ADJACENCIES = (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
 """Adjacencies under which neighbors differ in the presence of one record."""
+
+RHO_BOUNDED = (Adjacency.RHO_BOUNDED,)
 
 
 class Sensitivity(NamedTuple):
@@ -42,14 +45,23 @@ class Sensitivity(NamedTuple):
     unit: float | np.ndarray = 1.0
 
 
-Sensitivities = Mapping[str, Sensitivity]
-"""Sensitivity of each part with additive noise."""
+Sensitivities = Mapping[str, Any]
+"""Bound of each part: :class:`Sensitivity`, or as its mechanism takes it."""
 
-Answer = Mapping[str, np.ndarray]
-"""Exact values of each part of an answer."""
+Answer = Mapping[str, Any]
+"""Value of each part: int64 for additive noise, or as its mechanism takes it."""
 
 Details = Mapping[str, float | None]
 """Public facts about a release that the ledger records."""
+
+
+QueryType = TypeVar("QueryType", bound=type)
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def frozen(query: QueryType) -> QueryType:
+    """Make a class of queries a frozen dataclass, compared by identity."""
+    return dataclass(frozen=True, eq=False)(query)
 
 
 class Query:
@@ -89,7 +101,7 @@ class Query:
             Naming the argument, its value and the rule.
         """
 
-    def sensitivity(self, source: Any) -> Mapping[str, Any]:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """Bound the change between neighbors, from public values only.
 
         Parameters
@@ -99,12 +111,12 @@ class Query:
 
         Returns
         -------
-        mapping of str to Sensitivity
-            One for each part.
+        mapping of str to object
+            One for each part: :class:`Sensitivity` for additive noise.
         """
         raise NotImplementedError(f"{type(self).__name__} must define sensitivity")
 
-    def exact(self, source: Any) -> Mapping[str, Any]:
+    def exact(self, source: Any) -> Answer:
         """Compute the private exact answer; int64 for parts with additive noise."""
         raise NotImplementedError(f"{type(self).__name__} must define exact")
 

@@ -14,8 +14,7 @@ from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Budget, Charge, PrivacyClaim, gaussian_mu, snap_centers
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.queries.moved_records import AllPoints, SortedGaussian
-from pkm.privacy.queries.numbered_records import diagonal, largest_shift
-from pkm.privacy.rho_bounded import RhoBoundedCurator
+from pkm.privacy.rho_bounded import RhoBoundedCurator, diagonal, largest_shift
 
 MAX_NOISED = 2.0  # half-widths: noised points are moved into [-2, 2]^d
 CLAIM = PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)

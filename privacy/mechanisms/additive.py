@@ -197,11 +197,7 @@ class Gaussian(_Additive):
         if streams.secure:
             return lambda values: self.draw(values[None], streams, key)[0]
         variates = streams.normal_chunks(key)
-
-        def noisy(values: np.ndarray) -> np.ndarray:
-            return add_rounded(values, variates(len(values)), self.scale)
-
-        return noisy
+        return lambda values: add_rounded(values, variates(len(values)), self.scale)
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """L2 sensitivity over the standard deviation: mu."""

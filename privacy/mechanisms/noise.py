@@ -165,21 +165,16 @@ class NoiseStreams:
         public_seeds: Sequence[int] | None = None,
     ) -> None:
         self.seeds = tuple([int(seed) for seed in seeds])
-        if (
-            not self.seeds
-            or min(self.seeds) < 0
-            or len(set(self.seeds)) < len(self.seeds)
-        ):
+        is_repeated = len(set(self.seeds)) < len(self.seeds)
+        if not self.seeds or min(self.seeds) < 0 or is_repeated:
             raise ValueError(
                 f"seeds={self.seeds} must be one or more different non-negative "
                 "integers"
             )
         self.secure = secure
-        self.public_seeds = (
-            tuple([public_seed(seed) for seed in self.seeds])
-            if public_seeds is None
-            else tuple([int(seed) for seed in public_seeds])
-        )
+        if public_seeds is None:
+            public_seeds = [public_seed(seed) for seed in self.seeds]
+        self.public_seeds = tuple([int(seed) for seed in public_seeds])
         if len(self.public_seeds) != len(self.seeds):
             raise ValueError(
                 f"public_seeds must be one for each of the {len(self.seeds)} seeds, "
@@ -228,7 +223,8 @@ class NoiseStreams:
     def normal_chunks(self, key: Key) -> Callable[[int], np.ndarray]:
         """Return a function that draws :meth:`normal` chunk by chunk, by their sizes.
 
-        For one replicate, of shape (size,) each; concatenated they equal one draw.
+        For one seeded replicate, of shape (size,) each; concatenated they equal one
+        draw.
 
         Examples
         --------
@@ -242,8 +238,6 @@ class NoiseStreams:
             raise ValueError(
                 f"normal_chunks serves one replicate, not {len(self.seeds)}"
             )
-        if self.secure:
-            return lambda size: self.normal(key, (size,))[0]
         # A separate generator: other draws reset that of the thread.
         position = _position(self._context, key)
         return _StreamGenerator().at(self._philox_keys[0], position).standard_normal

@@ -125,7 +125,8 @@ class FrequencyOracle(_LocalRandomizer):
 
     A user's symbol, a public function of value, user and key, is reported with
     probability ``p_true``, and each other symbol with probability ``p_false``. A report
-    supports the values that have the reported symbol, as in Wang et al.
+    supports the values that have the reported symbol, as in Wang et al. By default a
+    symbol is a value.
 
     Parameters
     ----------
@@ -161,8 +162,8 @@ class FrequencyOracle(_LocalRandomizer):
 
     @property
     def symbols(self) -> int:
-        """Number of symbols that a report can be."""
-        raise NotImplementedError
+        """Number of symbols: at least two, so that there is a false one."""
+        return max(self.size, 2)
 
     @property
     def p_false(self) -> float:
@@ -181,15 +182,11 @@ class FrequencyOracle(_LocalRandomizer):
     @property
     def p_false_support(self) -> float:
         """Probability that a report supports a value that is not the user's."""
-        return 1 / self.symbols
+        return self.p_false
 
-    def encode(
-        self,
-        users: np.ndarray,
-        values: np.ndarray,
-    ) -> np.ndarray:
+    def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Symbols (m,), int64, of one value for each user."""
-        raise NotImplementedError
+        return np.asarray(values, np.int64)
 
     def check(self, domain: LocalDomain) -> None:
         """Refuse an oracle for fewer values than users can have."""
@@ -300,13 +297,8 @@ class FrequencyOracle(_LocalRandomizer):
         """Length of the array that reports are added to."""
         return self.size
 
-    def _add(
-        self,
-        totals: np.ndarray,
-        users: np.ndarray,
-        reports: np.ndarray,
-    ) -> None:
-        raise NotImplementedError
+    def _add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray) -> None:
+        totals += np.bincount(reports, minlength=self.symbols)[: self.size]
 
     def _supports(self, totals: np.ndarray) -> np.ndarray:
         return totals
@@ -316,32 +308,6 @@ class RandomizedResponse(FrequencyOracle):
     """k-ary randomized response: a symbol is a value. Best for few values."""
 
     name = "randomized_response"
-
-    @property
-    def symbols(self) -> int:
-        """One for each value; at least two, so that there is a false one."""
-        return max(self.size, 2)
-
-    @property
-    def p_false_support(self) -> float:
-        """Probability that a report supports a value that is not the user's."""
-        return self.p_false
-
-    def encode(
-        self,
-        users: np.ndarray,
-        values: np.ndarray,
-    ) -> np.ndarray:
-        """The values themselves."""
-        return np.asarray(values, np.int64)
-
-    def _add(
-        self,
-        totals: np.ndarray,
-        users: np.ndarray,
-        reports: np.ndarray,
-    ) -> None:
-        totals += np.bincount(reports, minlength=self.symbols)[: self.size]
 
 
 class LocalHashing(FrequencyOracle):
@@ -354,26 +320,22 @@ class LocalHashing(FrequencyOracle):
         """Close to exp(epsilon) + 1, which minimizes the variance."""
         return min(round(math.exp(self.epsilon)) + 1, MAX_SYMBOLS)
 
-    def encode(
-        self,
-        users: np.ndarray,
-        values: np.ndarray,
-    ) -> np.ndarray:
+    @property
+    def p_false_support(self) -> float:
+        """Probability that a report supports a value that is not the user's."""
+        return 1 / self.symbols
+
+    def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Keyed hashes of (user, value)."""
         return hash_values(np.uint64(self.key), users, values, self.symbols)
 
-    def _add(
-        self,
-        totals: np.ndarray,
-        users: np.ndarray,
-        reports: np.ndarray,
-    ) -> None:
+    def _add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray) -> None:
         totals += support_counts(
             np.uint64(self.key), users, reports, self.symbols, self.size
         )
 
 
-class HadamardResponse(FrequencyOracle):
+class HadamardResponse(LocalHashing):
     """Local hashing by a few random rows of a Hadamard matrix.
 
     The bits of a value's symbol are its entries in these rows.
@@ -402,22 +364,13 @@ class HadamardResponse(FrequencyOracle):
         """Order of the matrix: the smallest power of two not below the size."""
         return 1 << (self.size - 1).bit_length()
 
-    def encode(
-        self,
-        users: np.ndarray,
-        values: np.ndarray,
-    ) -> np.ndarray:
+    def encode(self, users: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Entries of the user's rows in the values' columns."""
         return parity_hashes(
             np.uint64(self.key), users, values, self.bits, self.n_totals
         )
 
-    def _add(
-        self,
-        totals: np.ndarray,
-        users: np.ndarray,
-        reports: np.ndarray,
-    ) -> None:
+    def _add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray) -> None:
         add_spectrum(np.uint64(self.key), users, reports, self.bits, totals)
 
     def _supports(self, totals: np.ndarray) -> np.ndarray:

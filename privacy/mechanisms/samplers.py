@@ -40,7 +40,7 @@ MAX_EXPONENT = 512.0
 
 # Largest integer scale: no product below overflows.
 MAX_SCALE = 1 << 46
-UNBOUNDED = 1 << 61
+UNBOUNDED = np.int64(1 << 61)
 
 # Width of a cell over the scale, times 2^16, rounded up: log 2 and sqrt(2 log 2). Over
 # that width the distribution of magnitudes falls at least by half.
@@ -65,7 +65,7 @@ def discrete_laplace(scales: np.ndarray) -> np.ndarray:
     -------
     ndarray of the same shape, int64
     """
-    return bounded_laplace(scales, np.int64(-UNBOUNDED), np.int64(UNBOUNDED))
+    return _sample(False, scales)
 
 
 def bounded_laplace(
@@ -90,7 +90,7 @@ def bounded_laplace(
 
 def discrete_gaussian(scales: np.ndarray) -> np.ndarray:
     """Draw from the discrete Gaussian; see :func:`discrete_laplace`."""
-    return _sample(True, scales, np.int64(-UNBOUNDED), np.int64(UNBOUNDED))
+    return _sample(True, scales)
 
 
 def choose(exponents: Sequence[Fraction], word: int) -> int:
@@ -182,8 +182,8 @@ def exp_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
 def _sample(
     is_gaussian: bool,
     scales: np.ndarray,
-    lower: np.ndarray | np.int64,
-    upper: np.ndarray | np.int64,
+    lower: np.ndarray | np.int64 = -UNBOUNDED,
+    upper: np.ndarray | np.int64 = UNBOUNDED,
 ) -> np.ndarray:
     """Draw candidates until one is accepted for each entry."""
     if scales.size and not 1 <= scales.min() <= scales.max() <= MAX_SCALE:

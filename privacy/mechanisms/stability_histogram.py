@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import ndtri_exp
 
 from pkm.compute.kernels.quadtree import CellsAt
+from pkm.compute.storage.points import make_slices
 from pkm.privacy.checks import check_positive, freeze_fields
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Cost, Gaussian
@@ -120,25 +121,18 @@ class StabilityHistogram:
         # Chunk by chunk and block by block, with the noise of one draw: one chunk at a
         # time is in memory.
         add_noise = self._noise.draw_chunks(streams, key)
-        chunks = []
+        least = max(self.threshold, values.min_count) * SCALE
+        cells = []
+        large_counts = []
         for cells_at, counts in values.chunks():
             noisy = np.empty_like(counts)
-            for start in range(0, len(counts), BLOCK_CELLS):
-                block = slice(start, start + BLOCK_CELLS)
+            for block in make_slices(len(counts), BLOCK_CELLS):
                 noisy[block] = add_noise(counts[block] * SCALE)
-            chunks.append(self._select(cells_at, noisy, values.min_count))
-        cells = np.concatenate([chunk.cells for chunk in chunks])
-        return [
-            ReleasedCells(cells, np.concatenate([chunk.counts for chunk in chunks]))
-        ]
-
-    def _select(
-        self, cells_at: CellsAt, noisy: np.ndarray, min_count: float
-    ) -> "ReleasedCells":
-        """Select the cells whose noisy counts reach the threshold."""
-        # Names are looked up after the selection: most cells are never named.
-        selected = np.flatnonzero(noisy >= max(self.threshold, min_count) * SCALE)
-        return ReleasedCells(cells_at(selected), noisy[selected])
+            # Names are looked up after the selection: most cells are never named.
+            selected = np.flatnonzero(noisy >= least)
+            cells.append(cells_at(selected))
+            large_counts.append(noisy[selected])
+        return [ReleasedCells(np.concatenate(cells), np.concatenate(large_counts))]
 
     @property
     def _noise(self) -> Gaussian:

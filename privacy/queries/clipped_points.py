@@ -61,12 +61,9 @@ class ClippedPoints(View):
         curator: BaseCurator,
         radius: float,
     ) -> None:
-        curator.check_single(type(self).__name__)
-        check_positive("radius", radius, ", in half-widths")
         super().__init__(curator)
-        self.n_points = curator.n_points
-        self.n_remaining = curator.n_points
-        self.n_features = curator.n_features
+        check_positive("radius", radius, ", in half-widths")
+        self.n_remaining = self.n_points
         self.radius = min(radius, math.sqrt(self.n_features))
         self.bulk_radius = self.radius * curator.scale.linear_part
         # A zoom has clipped the points to this ball already, but for rounding, and they
@@ -143,8 +140,7 @@ class ClippedPoints(View):
         # |x - y| <= radius + |y| in the ball; in the box a coordinate differs by at
         # most 1 + |y_h|.
         y = np.abs(candidates) / SCALE
-        norms = np.sqrt((y * y).sum(axis=1))
-        to_far_side = (self.radius + norms) ** 2
+        to_far_side = (self.radius + np.linalg.norm(y, axis=1)) ** 2
         to_far_corner = ((1 + y) ** 2).sum(axis=1)
         return float(np.minimum(to_far_side, to_far_corner).max())
 
@@ -157,9 +153,7 @@ class ClippedPoints(View):
         remedy = "; clip them by ClippedPoints.clip"
         check_grid_integers("positions", positions, ("m", self.n_features), remedy)
         if positions.min(initial=0) < -SCALE or positions.max(initial=0) > SCALE:
-            raise ValueError(
-                "positions must lie in the domain; clip them by ClippedPoints.clip"
-            )
+            raise ValueError(f"positions must lie in the domain{remedy}")
 
     def check_hash(self, hashing: Hash) -> None:
         """Refuse a hash of points of another width, and a subclass of Hash."""

@@ -14,10 +14,9 @@ The first two are on the remaining points of :class:`ClippedPoints`, the others 
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,11 +27,12 @@ from pkm.compute.kernels.hashing import Hash, bucket_counts, bucket_sums, merge_
 from pkm.compute.kernels.nearest import swap_costs
 from pkm.compute.kernels.shells import nearest_shells
 from pkm.compute.storage.blocks import total_array
+from pkm.compute.storage.points import make_slices
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Gaussian
 from pkm.privacy.mechanisms.selection import ScoreSensitivity
-from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
+from pkm.privacy.mechanisms.stability_histogram import OccupiedCells
 from pkm.privacy.queries.clipped_points import ClippedPoints
 from pkm.privacy.queries.shells import check_radii
 from pkm.privacy.queries.sums import (
@@ -40,18 +40,13 @@ from pkm.privacy.queries.sums import (
     GAUSSIAN_COUNTS,
     GAUSSIAN_SUMS,
     GAUSSIAN_SUMS_AND_COUNTS,
+    LARGE_COUNTS,
     ONE_COUNT,
-    DisjointCounts,
+    TWO_COUNTS,
+    CountQuery,
     vector_sensitivity,
 )
-from pkm.privacy.query import (
-    Answer,
-    Details,
-    Mechanisms,
-    Query,
-    Sensitivities,
-    Sensitivity,
-)
+from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities, frozen
 
 MOMENT_STEPS = 1 << 12
 """Coordinates are truncated to so many steps per half-width before multiplication."""
@@ -59,11 +54,8 @@ MOMENT_STEPS = 1 << 12
 MOMENT_ROWS = 1 << 12
 """Points per matrix product; sums of so many products are exact in float64."""
 
-ONE_REPLACEMENT = Sensitivity(l1=2 * SCALE, l2=math.sqrt(2) * SCALE, linf=SCALE, l0=2)
-"""One record replaced in counts, which are in units of 2**-16 records."""
 
-
-@dataclass(frozen=True, eq=False)
+@frozen
 class BucketCounts(Query):
     """Buckets of the remaining points whose noisy counts pass a threshold.
 
@@ -85,7 +77,7 @@ class BucketCounts(Query):
     """
 
     label = "bucket_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
+    mechanisms = LARGE_COUNTS
     view = ClippedPoints
     adjacencies = (Adjacency.ZERO_OUT,)
 
@@ -98,9 +90,9 @@ class BucketCounts(Query):
 
     def sensitivity(self, source: ClippedPoints) -> Sensitivities:
         """One record in one bucket, or one replacement."""
-        return {"counts": ONE_REPLACEMENT if source.is_filtered else ONE_COUNT}
+        return {"counts": TWO_COUNTS if source.is_filtered else ONE_COUNT}
 
-    def exact(self, source: ClippedPoints) -> Mapping[str, OccupiedCells]:
+    def exact(self, source: ClippedPoints) -> Answer:
         """Buckets that occur, and their exact counts."""
         # Counts of points that masks mark, then of the copies that they do not.
         remaining = source._remaining
@@ -109,12 +101,11 @@ class BucketCounts(Query):
         tied_rows, tied_counts = list_tied(remaining, source.n_features)
         codes = self.hashing.codes(Points.from_grid(tied_rows))
         buckets, counts = merge_counts(present, (codes, tied_counts))
-        return {
-            "counts": OccupiedCells(buckets.astype(np.int64), counts, self.min_count)
-        }
+        buckets = buckets.astype(np.int64)
+        return {"counts": OccupiedCells(buckets, counts, self.min_count)}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class BucketSums(Query):
     """Sums of the remaining points in released buckets, each about an origin.
 
@@ -192,7 +183,7 @@ class BucketSums(Query):
         return {"radius": self.radius}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class _NearestQuery(Query):
     """Base class of the queries on the points nearest to each center."""
 
@@ -207,8 +198,8 @@ class _NearestQuery(Query):
             raise ValueError("centers must be one or more: there is none to be nearest")
 
 
-@dataclass(frozen=True, eq=False)
-class NearestCounts(_NearestQuery, DisjointCounts):
+@frozen
+class NearestCounts(_NearestQuery, CountQuery):
     """Numbers of all points nearest to each center.
 
     Parameters
@@ -225,16 +216,15 @@ class NearestCounts(_NearestQuery, DisjointCounts):
     label = "nearest_counts"
     mechanisms = GAUSSIAN_COUNTS
 
-    def exact(self, source: ClippedPoints) -> Answer:
-        """Exact counts."""
-        _, counts = source._all.map_reduce(
-            partial(sums_and_counts, centers=self.centers[None])
-        )
-        return {"counts": counts * SCALE}
+    def count(self, source: ClippedPoints) -> np.ndarray:
+        """Count over all shards."""
+        add_up = partial(sums_and_counts, centers=self.centers[None])
+        _, counts = source._all.map_reduce(add_up)
+        return counts[0]
 
 
-@dataclass(frozen=True, eq=False)
-class NearestShells(_NearestQuery, DisjointCounts):
+@frozen
+class NearestShells(_NearestQuery, CountQuery):
     """Numbers of all points by the distance to the nearest center.
 
     Parameters
@@ -262,14 +252,13 @@ class NearestShells(_NearestQuery, DisjointCounts):
         super().check(source)
         check_radii(self.radii)
 
-    def exact(self, source: ClippedPoints) -> Answer:
-        """Exact counts."""
+    def count(self, source: ClippedPoints) -> np.ndarray:
+        """Count over all shards."""
         arguments = {"centers": self.centers, "radii": self.radii * SCALE}
-        counts = total_array(source._all, nearest_shells, **arguments)
-        return {"counts": counts[None] * SCALE}
+        return total_array(source._all, nearest_shells, **arguments)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class NearestSumsAndCounts(_NearestQuery):
     """Sums about each center of all points nearest to it, and their numbers.
 
@@ -316,7 +305,7 @@ class NearestSumsAndCounts(_NearestQuery):
         return {"radius": self.radius}
 
 
-@dataclass(frozen=True)
+@frozen
 class SecondMoments(Query):
     """Sum over all points of the products of their coordinates, about the midpoint.
 
@@ -365,7 +354,7 @@ class SecondMoments(Query):
         return matrix + np.triu(matrix, 1).T
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class _CandidateQuery(Query):
     """Base class of selections by the cost of candidates as centers."""
 
@@ -374,7 +363,7 @@ class _CandidateQuery(Query):
 
     candidates: np.ndarray
 
-    def sensitivity(self, source: ClippedPoints) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: ClippedPoints) -> Sensitivities:
         """A record adds at most the cost range to each cost, in squared grid steps."""
         # A cost is a sum over records of squared distances to the nearest center: a
         # record adds between 0 and the largest squared distance to each.
@@ -382,7 +371,7 @@ class _CandidateQuery(Query):
         return {"choices": ScoreSensitivity(largest, monotonic=True)}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class Swaps(_CandidateQuery):
     """Selection of a swap of a center for a candidate, by the cost after it.
 
@@ -414,11 +403,9 @@ class Swaps(_CandidateQuery):
         check_indices("current", self.current, len(self.candidates))
         check_indices("slots", self.slots, len(self.current))
 
-    def exact(self, source: ClippedPoints) -> Mapping[str, list[np.ndarray]]:
+    def exact(self, source: ClippedPoints) -> Answer:
         """Scores of all swaps."""
-        current = np.asarray(self.current, np.int64)
-        slots = np.asarray(self.slots, np.int64)
-        arguments = {"candidates": self.candidates, "current": current, "slots": slots}
+        arguments = {name: np.asarray(array) for name, array in vars(self).items()}
         # Costs are Python integers: exact for any number of points.
         costs = total_array(source._all, swap_costs, **arguments)
         return {"choices": [score_costs(costs.ravel().tolist())]}
@@ -430,7 +417,7 @@ class Swaps(_CandidateQuery):
         return int(self.slots[position]), candidate
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class CandidateSets(_CandidateQuery):
     """Selection of one of several sets of candidates, by its cost.
 
@@ -456,7 +443,7 @@ class CandidateSets(_CandidateQuery):
         source.check_positions(self.candidates)
         check_indices("sets", self.sets, len(self.candidates))
 
-    def exact(self, source: ClippedPoints) -> Mapping[str, list[np.ndarray]]:
+    def exact(self, source: ClippedPoints) -> Answer:
         """Scores of the sets."""
         costs = total_array(source._all, _inertias, centers=self.candidates[self.sets])
         return {"choices": [score_costs(costs.tolist())]}
@@ -477,8 +464,8 @@ def score_costs(costs: Sequence[int]) -> np.ndarray:
     return np.array([-float(cost - smallest) for cost in costs])
 
 
-def check_indices(name: str, indices: Any, size: int) -> None:
-    """Refuse indices that are not in ``range(size)``."""
+def check_indices(name: str, indices: Sequence[int] | np.ndarray, size: int) -> None:
+    """Refuse indices that are not in ``range(size)``, and an empty list."""
     indices = np.asarray(indices)
     if not indices.size or indices.min() < 0 or indices.max() >= size:
         raise ValueError(
@@ -491,8 +478,8 @@ def _moments(points: Points) -> np.ndarray:
     # Products are integers of at most 2**24, so float64 sums of a block are exact.
     d = points.shape[1]
     moments = np.zeros((d, d), np.int64)
-    for start in range(0, len(points.rows), MOMENT_ROWS):
-        rows = points.rows[start : start + MOMENT_ROWS].astype(np.float64)
+    for block in make_slices(len(points.rows), MOMENT_ROWS):
+        rows = points.rows[block].astype(np.float64)
         rows = np.trunc(rows * (MOMENT_STEPS / SCALE))
         moments += (rows.T @ rows).astype(np.int64)
     return moments

@@ -1,25 +1,34 @@
 """Records clipped to balls around public centers, under rho-bounded adjacency."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
+from pkm.compute.kernels.clipping import clip_norms
+from pkm.compute.storage.points import make_slices
 from pkm.privacy.base import View
+from pkm.privacy.checks import check_range
 from pkm.privacy.grid import SCALE
-from pkm.privacy.mechanisms.stability_histogram import OccupiedCells, StabilityHistogram
-from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
-from pkm.privacy.queries.sums import COUNTS, GAUSSIAN_COUNTS, GAUSSIAN_SUMS, ONE_COUNT
-from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
+from pkm.privacy.mechanisms.stability_histogram import OccupiedCells
+from pkm.privacy.queries.sums import (
+    GAUSSIAN_COUNTS,
+    GAUSSIAN_SUMS,
+    LARGE_COUNTS,
+    ONE_COUNT,
+    TWO_COUNTS,
+    CountQuery,
+    vector_sensitivity,
+)
+from pkm.privacy.query import RHO_BOUNDED, Answer, Query, Sensitivities, frozen
 
 #: L2 norm of the change if one count falls by 1 and another rises by 1.
 TWO_RECORDS = math.sqrt(2)
-TWO_COUNTS = Sensitivity(l1=2 * SCALE, l2=TWO_RECORDS * SCALE, linf=SCALE, l0=2)
 ONE_RECORD_FLAW = "F-17"  # the flaw of charging a move as one record
 MAX_NORMAL = 1 << 20  # largest entry of a normal vector
+BLOCK_ROWS = 1 << 16  # rows that are processed at a time
 
 
 class ClippedRegions(View):
@@ -38,13 +47,12 @@ class ClippedRegions(View):
     ----------
     curator : RhoBoundedCurator
         It charges and draws all releases. Records move by at most its ``max_shift``.
-    clip : callable
-        Private: returns the records minus their region's center, clipped, (n, d),
-        int64, in grid steps. It is called once, when a query or a split needs them.
+    rows : ndarray of shape (n, d), int32
+        Private: the records, in grid steps.
+    centers : ndarray of shape (m, d), int64
+        Public: center of each region, in grid steps.
     cell : ndarray of shape (n,), int
         Private: the region of each record.
-    n_cells : int
-        Number of regions.
     radius : float
         Radius of the balls, in half-widths.
     charge_both : bool
@@ -63,21 +71,22 @@ class ClippedRegions(View):
 
     def __init__(
         self,
-        curator: NumberedRecords,
-        clip: Callable[[], np.ndarray],
+        curator: Any,
+        rows: np.ndarray,
+        centers: np.ndarray,
         cell: np.ndarray,
-        n_cells: int,
         radius: float,
         *,
         charge_both: bool,
     ) -> None:
         super().__init__(curator)
-        self._clip = clip
+        self._rows = rows
+        self._centers = centers
         self._cell = cell
-        self._region = np.arange(n_cells)  # region of each cell
-        self.n_cells = n_cells
-        self.n_features = curator.n_features
+        self._region = np.arange(len(centers))  # region of each cell
+        self.n_cells = len(centers)
         self.charge_both = charge_both
+        self._radius = radius
         self.sum_sensitivity = radius
         if charge_both:
             self.sum_sensitivity = two_sums_sensitivity(
@@ -86,7 +95,14 @@ class ClippedRegions(View):
 
     @cached_property
     def _points(self) -> np.ndarray:
-        return self._clip()
+        """Records minus their region's center, clipped, in grid steps."""
+        # Computed when a query or a split needs them, block by block to bound memory.
+        clipped = np.empty(self._rows.shape, np.int64)
+        for block in make_slices(len(clipped), BLOCK_ROWS):
+            centers = self._centers[self._region[self._cell[block]]]
+            relative = self._rows[block] - centers
+            clipped[block] = clip_norms(relative, self._radius * SCALE)
+        return clipped
 
     def split(
         self, cells: Sequence[int] | np.ndarray, normal: np.ndarray
@@ -107,11 +123,7 @@ class ClippedRegions(View):
             normal points to.
         """
         cells = np.asarray(cells, np.int64)
-        largest = np.abs(normal).max(initial=0)
-        if largest > MAX_NORMAL:
-            raise ValueError(
-                f"normal must have entries of at most {MAX_NORMAL}, got {largest}"
-            )
+        check_range("normal", normal, -MAX_NORMAL, MAX_NORMAL)
 
         # Number the parts: the i-th cell is split into n_cells + 2 i and n_cells + 2 i
         # + 1.
@@ -129,41 +141,6 @@ class ClippedRegions(View):
         new_regions = np.repeat(self._region[cells], 2)
         self._region = np.concatenate([self._region, new_regions])
         return first_part[cells][:, None] + [0, 1]
-
-    def check_cells(self, cells: np.ndarray) -> None:
-        """Refuse cells that do not exist or are named twice."""
-        are_different = len(np.unique(cells)) == len(cells)
-        if (
-            not are_different
-            or cells.min(initial=0) < 0
-            or cells.max(initial=-1) >= self.n_cells
-        ):
-            raise ValueError(
-                f"cells={cells.tolist()} must be different and below {self.n_cells}"
-            )
-
-    def check_groups(
-        self,
-        groups: np.ndarray,
-        n_groups: int,
-    ) -> None:
-        """Refuse groups of too few cells, or of cells of different regions."""
-        is_in_range = groups.min(initial=-1) >= -1 and groups.max(initial=-1) < n_groups
-        if groups.shape != (self.n_cells,) or not is_in_range:
-            raise ValueError(
-                f"groups must have {self.n_cells} entries from -1 to {n_groups - 1}"
-            )
-
-        # Records of two regions are relative to two centers: a move inside such a group
-        # could change its sum by twice the radius.
-        is_grouped = groups >= 0
-        group_and_region = np.stack([groups[is_grouped], self._region[is_grouped]])
-        n_pairs = np.unique(group_and_region, axis=1).shape[1]
-        if n_pairs > len(np.unique(groups[is_grouped])):
-            raise ValueError(
-                "groups must not unite cells of different regions, whose records lie "
-                "about different centers"
-            )
 
     def _counts(self) -> np.ndarray:
         return np.bincount(self._cell, minlength=self.n_cells)
@@ -190,19 +167,8 @@ def two_sums_sensitivity(
     return max(TWO_RECORDS * radius, inside)
 
 
-class _RegionQuery(Query):
-    """Base class of the queries on regions; a move may be charged as one record."""
-
-    view = ClippedRegions
-    adjacencies = RHO_BOUNDED
-
-    def flaw(self, source: ClippedRegions) -> str:
-        """The flaw of charging a move as one record."""
-        return "" if source.charge_both else ONE_RECORD_FLAW
-
-
-@dataclass(frozen=True)
-class RegionSizes(Query):
+@frozen
+class RegionSizes(CountQuery):
     """Sizes of all regions, empty ones included, before any split.
 
     Empty regions may be named, because the centers are public.
@@ -222,12 +188,12 @@ class RegionSizes(Query):
         """A move changes two region sizes by 1 each."""
         return {"counts": TWO_COUNTS}
 
-    def exact(self, source: ClippedRegions) -> Answer:
-        """Exact sizes."""
-        return {"counts": source._counts()[None] * SCALE}
+    def count(self, source: ClippedRegions) -> np.ndarray:
+        """Count the records of all regions."""
+        return source._counts()
 
 
-@dataclass(frozen=True)
+@frozen
 class LargeRegions(RegionSizes):
     """Regions with a large noisy size, and their sizes, before any split.
 
@@ -238,18 +204,29 @@ class LargeRegions(RegionSizes):
     neighbor holds one record.
     """
 
-    mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
+    mechanisms = LARGE_COUNTS
 
-    def exact(self, source: ClippedRegions) -> Mapping[str, OccupiedCells]:
+    def exact(self, source: ClippedRegions) -> Answer:
         """The regions that are not empty."""
         # Empty regions are left out: the threshold hides which ones are occupied.
-        counts = source._counts()
+        counts = self.count(source)
         occupied = np.flatnonzero(counts)
         return {"counts": OccupiedCells(occupied, counts[occupied])}
 
 
-@dataclass(frozen=True, eq=False)
-class RegionCounts(_RegionQuery):
+class _RegionQuery(Query):
+    """Base class of the queries on regions; a move may be charged as one record."""
+
+    view = ClippedRegions
+    adjacencies = RHO_BOUNDED
+
+    def flaw(self, source: ClippedRegions) -> str:
+        """The flaw of charging a move as one record."""
+        return "" if source.charge_both else ONE_RECORD_FLAW
+
+
+@frozen
+class RegionCounts(_RegionQuery, CountQuery):
     """Numbers of records in cells of the regions.
 
     Parameters
@@ -265,13 +242,17 @@ class RegionCounts(_RegionQuery):
     """
 
     label = "region_counts"
-    mechanisms = COUNTS
 
     cells: np.ndarray
 
     def check(self, source: ClippedRegions) -> None:
         """Refuse cells that do not exist or are named twice."""
-        source.check_cells(self.cells)
+        cells = self.cells.tolist()
+        known = set(cells).intersection(range(source.n_cells))
+        if len(known) < len(cells):
+            raise ValueError(
+                f"cells={cells} must be different and below {source.n_cells}"
+            )
 
     def sensitivity(self, source: ClippedRegions) -> Sensitivities:
         """A move changes two counts by 1 each; one if it is charged as one record."""
@@ -281,12 +262,12 @@ class RegionCounts(_RegionQuery):
         """Two: one record less in one cell, and one more in another."""
         return 2 if source.charge_both else 1
 
-    def exact(self, source: ClippedRegions) -> Answer:
-        """Exact counts."""
-        return {"counts": source._counts()[self.cells][None] * SCALE}
+    def count(self, source: ClippedRegions) -> np.ndarray:
+        """Count the records of the cells."""
+        return source._counts()[self.cells]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class RegionSums(_RegionQuery):
     """Sums of the clipped records about their region's center, over groups of cells.
 
@@ -313,15 +294,26 @@ class RegionSums(_RegionQuery):
 
     def check(self, source: ClippedRegions) -> None:
         """Refuse groups of too few cells, or of cells of different regions."""
-        source.check_groups(self.groups, self.n_groups)
+        groups = self.groups
+        if groups.shape != (source.n_cells,):
+            raise ValueError(f"groups must have {source.n_cells} entries, one per cell")
+        check_range("groups", groups, -1, self.n_groups - 1)
+
+        # Records of two regions are relative to two centers: a move inside such a group
+        # could change its sum by twice the radius.
+        is_grouped = groups >= 0
+        pairs = np.stack([groups[is_grouped], source._region[is_grouped]])
+        if np.unique(pairs, axis=1).shape[1] > len(np.unique(pairs[0])):
+            raise ValueError(
+                "groups must not unite cells of different regions, whose records lie "
+                "about different centers"
+            )
 
     def sensitivity(self, source: ClippedRegions) -> Sensitivities:
         """Two sums; one sum by the radius if a move is charged as one record."""
-        # In units of the L2 sensitivity, and twice d coordinates change at most: L1 by
-        # the Cauchy-Schwarz inequality.
-        n_changes = 2 * source.n_features
+        # In units of the L2 sensitivity, and twice d coordinates change at most.
         unit = source.sum_sensitivity * SCALE
-        return {"sums": Sensitivity(math.sqrt(n_changes), 1.0, 1.0, n_changes, unit)}
+        return {"sums": vector_sensitivity(1.0, 2 * source.n_features, unit)}
 
     def exact(self, source: ClippedRegions) -> Answer:
         """Exact sums."""

@@ -6,8 +6,7 @@ one, such as that of independent columns. So a record changes it by at most 1.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -15,17 +14,13 @@ import numpy as np
 
 from pkm.compute import Points
 from pkm.compute.storage.blocks import total_array
+from pkm.compute.storage.points import make_slices
 from pkm.privacy.budget import Adjacency
+from pkm.privacy.checks import check_floats, check_grid_integers, check_range
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms.selection import ScoreSensitivity
-from pkm.privacy.queries.sums import CHOICES, COUNTS
-from pkm.privacy.query import (
-    Answer,
-    Details,
-    Query,
-    Sensitivities,
-    Sensitivity,
-)
+from pkm.privacy.queries.sums import CHOICES, CountQuery, entries_sensitivity
+from pkm.privacy.query import Answer, Details, Query, Sensitivities, frozen
 from pkm.scalars import is_integer
 
 MAX_EXPECTED = 2.0**40  # records of a table: in units of 2**-16 they fit int64
@@ -35,7 +30,7 @@ MAX_WEIGHT = 1 << 10
 BLOCK_ROWS = 1 << 14  # points whose cells are computed at a time
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class _TableQuery(Query):
     """Base class of the queries on contingency tables of columns, of one replicate."""
 
@@ -45,30 +40,52 @@ class _TableQuery(Query):
     def check(self, source: Any) -> None:
         """Refuse more than one replicate, unknown columns, and too many cells."""
         source.check_single(self.label)
-        _check_tables(self.column_sets, self.edges, source.n_features)
+        d = source.n_features
+        if len(self.edges) != d:
+            raise ValueError(f"edges must be of {d} columns, got {len(self.edges)}")
+        for h, inner in enumerate(self.edges):
+            check_grid_integers(f"edges[{h}]", inner, ("m",))
+            if inner.dtype != np.int64 or (np.diff(inner) <= 0).any():
+                raise ValueError(f"edges[{h}] must be int64 and increasing")
+        for columns in self.column_sets:
+            known = set(columns).intersection(range(d))
+            if not columns or len(known) < len(columns):
+                raise ValueError(
+                    f"columns={tuple(columns)} of a table must be one or more "
+                    f"different indices from 0 to {d - 1}"
+                )
+        n_cells = sum(map(math.prod, self.shapes))
+        if not 1 <= n_cells <= MAX_CELLS:
+            raise ValueError(
+                f"tables have {n_cells} cells together: from 1 to {MAX_CELLS} are "
+                "served; take fewer tables or intervals"
+            )
 
     def shape(self, columns: tuple[int, ...]) -> tuple[int, ...]:
         """Numbers of intervals of the columns of a table."""
         return tuple(len(self.edges[h]) + 1 for h in columns)
 
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shape of each table."""
+        return [self.shape(columns) for columns in self.column_sets]
+
     def split(self, cells: np.ndarray) -> list[np.ndarray]:
         """Separate values of all cells, of shape (cells,), into tables."""
         # Inverse of the concatenation in ``_count_cells``.
-        shapes = [self.shape(columns) for columns in self.column_sets]
-        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-        return [
-            table.reshape(shape)
-            for table, shape in zip(np.split(cells, ends), shapes, strict=True)
-        ]
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+        return list(map(np.reshape, np.split(cells, ends), self.shapes))
 
-    def _count(self, source: Any) -> np.ndarray:
-        """Exact counts of all cells, int64, over all shards."""
+    def count(self, source: Any) -> np.ndarray:
+        """Count the points of all cells, over all shards."""
         arguments = {"column_sets": self.column_sets, "edges": self.edges}
-        return total_array(source._shards, _count_cells, **arguments)
+        return total_array(
+            source._shards, _count_cells, shapes=self.shapes, **arguments
+        )
 
 
-@dataclass(frozen=True, eq=False)
-class Marginals(_TableQuery):
+@frozen
+class Marginals(_TableQuery, CountQuery):
     """Numbers of points in all cells of contingency tables of columns.
 
     Parameters
@@ -87,25 +104,41 @@ class Marginals(_TableQuery):
     """
 
     label = "marginals"
-    mechanisms = COUNTS
 
     def sensitivity(self, source: Any) -> Sensitivities:
         """One record in one cell of every table."""
-        # m counts by 1 each: m in L1, sqrt(m) in L2.
-        m = len(self.column_sets)
-        return {"counts": Sensitivity(m * SCALE, math.sqrt(m) * SCALE, SCALE, m)}
-
-    def exact(self, source: Any) -> Answer:
-        """Exact counts over all shards."""
-        return {"counts": self._count(source)[None] * SCALE}
+        return {"counts": entries_sensitivity(len(self.column_sets))}
 
     def details(self) -> Details:
         """The number of tables."""
         return {"tables": len(self.column_sets)}
 
 
-@dataclass(frozen=True, eq=False)
-class DependentColumns(_TableQuery):
+@frozen
+class _TableSelection(_TableQuery):
+    """Base class of selections of a table by its weighted distance from another."""
+
+    mechanisms = CHOICES
+
+    def exact(self, source: Any) -> Answer:
+        """Scores of all candidates."""
+        tables = self.split(self.count(source))
+        scores = []
+        candidates = zip(tables, *self.terms(source), strict=True)
+        for table, expected, weight, offset in candidates:
+            # Counts in 2**-16 records, as integers: the score is exact.
+            difference = table * SCALE - np.rint(expected * SCALE).astype(np.int64)
+            error = int(np.abs(difference).sum()) - round(offset * SCALE)
+            scores.append(weight * error / SCALE)
+        return {"choices": [np.array(scores)]}
+
+    def terms(self, source: Any) -> tuple[Sequence[Any], ...]:
+        """Expected tables, weights and offsets of the scores of all candidates."""
+        raise NotImplementedError(f"{type(self).__name__} must define terms")
+
+
+@frozen
+class DependentColumns(_TableSelection):
     """Selection of columns whose table is far from independence.
 
     Parameters
@@ -126,7 +159,6 @@ class DependentColumns(_TableQuery):
     """
 
     label = "dependent_columns"
-    mechanisms = CHOICES
     # The score uses the number of records, which is public under this adjacency alone.
     adjacencies = (Adjacency.ZERO_OUT,)
 
@@ -141,35 +173,25 @@ class DependentColumns(_TableQuery):
                 f"{len(self.shares)}; release them first"
             )
         for h, shares in enumerate(self.shares):
-            expected = (len(self.edges[h]) + 1,)
-            if (
-                shares.shape != expected
-                or not (np.isfinite(shares) & (shares >= 0)).all()
-            ):
-                raise ValueError(
-                    f"shares[{h}] must be finite, not negative, of shape {expected}, "
-                    f"got shape {shares.shape}"
-                )
+            check_floats(f"shares[{h}]", shares, self.shape((h,)))
+            check_range(f"shares[{h}]", shares, 0, math.inf)
 
-    def sensitivity(self, source: Any) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """Scores change by at most 1, up or down, and differences by at most 2."""
         return {"choices": ScoreSensitivity(2.0)}
 
-    def exact(self, source: Any) -> Mapping[str, list[np.ndarray]]:
-        """Scores of all candidates."""
-        scores = []
-        tables = self.split(self._count(source))
-        for columns, table in zip(self.column_sets, tables, strict=True):
-            # Expected counts if the columns were independent with the released shares.
-            independent = source.n_points * reduce(
-                np.multiply.outer, [self.shares[h] for h in columns]
-            )
-            scores.append(_l1_distance(table, independent) / SCALE)
-        return {"choices": [np.array(scores)]}
+    def terms(self, source: Any) -> tuple[Sequence[Any], ...]:
+        """Expected counts if the columns were independent with the released shares."""
+        independent = []
+        for columns in self.column_sets:
+            shares = [self.shares[h] for h in columns]
+            independent.append(source.n_points * reduce(np.multiply.outer, shares))
+        n_tables = len(independent)
+        return independent, [1] * n_tables, [0] * n_tables
 
 
-@dataclass(frozen=True, eq=False)
-class WorstApproximated(_TableQuery):
+@frozen
+class WorstApproximated(_TableSelection):
     """Selection of columns whose table is far from a model's (AIM).
 
     Parameters
@@ -196,7 +218,6 @@ class WorstApproximated(_TableQuery):
     """
 
     label = "worst_approximated"
-    mechanisms = CHOICES
 
     expected: Sequence[np.ndarray]
     weights: Sequence[int]
@@ -212,13 +233,9 @@ class WorstApproximated(_TableQuery):
                     f"{name} must be of {len(self.column_sets)} tables, got {length}"
                 )
         for columns, expected in zip(self.column_sets, self.expected, strict=True):
-            shape = self.shape(columns)
-            if expected.shape != shape or not np.abs(expected).sum() <= MAX_EXPECTED:
-                raise ValueError(
-                    f"expected counts of columns={columns} must be of at most "
-                    f"{MAX_EXPECTED:.3g} records, of shape {shape}, got shape "
-                    f"{expected.shape}"
-                )
+            name = f"expected counts of columns={columns}"
+            check_floats(name, expected, self.shape(columns))
+            check_range(f"sum of {name}", np.abs(expected).sum(), 0, MAX_EXPECTED)
         for weight in self.weights:
             if not (is_integer(weight) and 1 <= weight <= MAX_WEIGHT):
                 raise ValueError(
@@ -230,42 +247,30 @@ class WorstApproximated(_TableQuery):
                     f"offsets={offset:g} must be at most {MAX_EXPECTED:.3g} records"
                 )
 
-    def sensitivity(self, source: Any) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """Scores change by at most their weights, up or down."""
         # Of the difference of two scores: one may rise while the other falls.
         return {"choices": ScoreSensitivity(2.0 * max(self.weights))}
 
-    def exact(self, source: Any) -> Mapping[str, list[np.ndarray]]:
-        """Scores of all tables."""
-        tables = self.split(self._count(source))
-        terms = (tables, self.expected, self.weights, self.offsets)
-        scores = []
-        for table, expected, weight, offset in zip(*terms, strict=True):
-            # AIM, Algorithm 2: weight times (error less the expected noise).
-            error = _l1_distance(table, expected) - round(offset * SCALE)
-            scores.append(weight * error / SCALE)
-        return {"choices": [np.array(scores)]}
+    def terms(self, source: Any) -> tuple[Sequence[Any], ...]:
+        """AIM, Algorithm 2: weight times (error less the expected noise)."""
+        return self.expected, self.weights, self.offsets
 
     def details(self) -> Details:
         """The number of candidates."""
         return {"tables": len(self.column_sets)}
 
 
-def _l1_distance(table: np.ndarray, expected: np.ndarray) -> int:
-    """L1 distance of counts from expected ones, in 2**-16 records."""
-    # Both in 2**-16 records, as integers: the score is exact.
-    difference = table * SCALE - np.rint(expected * SCALE).astype(np.int64)
-    return int(np.abs(difference).sum())
-
-
 def _count_cells(
-    points: Points, column_sets: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]
+    points: Points,
+    column_sets: Sequence[tuple[int, ...]],
+    edges: Sequence[np.ndarray],
+    shapes: Sequence[tuple[int, ...]],
 ) -> np.ndarray:
     """Numbers of points in the cells of all tables, one table after the other."""
-    shapes = [tuple(len(edges[h]) + 1 for h in columns) for columns in column_sets]
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
-    for first in range(0, len(points.rows), BLOCK_ROWS):
-        rows = points.rows[first : first + BLOCK_ROWS]
+    for block in make_slices(len(points.rows), BLOCK_ROWS):
+        rows = points.rows[block]
         # The interval of each coordinate, column by column, is shared by all tables.
         intervals = [
             np.searchsorted(inner, rows[:, h], side="right")
@@ -275,32 +280,3 @@ def _count_cells(
             cells = np.ravel_multi_index(tuple(intervals[h] for h in columns), shape)
             count += np.bincount(cells, minlength=len(count))
     return np.concatenate(counts)
-
-
-def _check_tables(
-    column_sets: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray], n_features: int
-) -> None:
-    """Refuse edges that do not increase, unknown columns, and too many cells."""
-    if len(edges) != n_features:
-        raise ValueError(f"edges must be of {n_features} columns, got {len(edges)}")
-    for h, inner in enumerate(edges):
-        if inner.dtype != np.int64 or inner.ndim != 1 or (np.diff(inner) <= 0).any():
-            raise ValueError(
-                f"edges[{h}] must be increasing grid integers, int64 of shape (m,), "
-                f"got {inner.dtype} of shape {inner.shape}"
-            )
-    for columns in column_sets:
-        is_known = all(0 <= h < n_features for h in columns)
-        if not columns or not is_known or len(set(columns)) < len(columns):
-            raise ValueError(
-                f"columns={tuple(columns)} of a table must be one or more different "
-                f"indices from 0 to {n_features - 1}"
-            )
-    n_cells = sum(
-        math.prod(len(edges[h]) + 1 for h in columns) for columns in column_sets
-    )
-    if not 1 <= n_cells <= MAX_CELLS:
-        raise ValueError(
-            f"tables have {n_cells} cells together: from 1 to {MAX_CELLS} are served; "
-            "take fewer tables or intervals"
-        )

@@ -11,8 +11,7 @@ records:
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,27 +27,34 @@ from pkm.compute.kernels.quadtree import (
     lexicographic_order,
     occupied_cells,
 )
-from pkm.privacy.checks import check_grid_integers
+from pkm.compute.storage.points import make_slices
+from pkm.privacy.checks import check_grid_integers, check_range
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Gaussian
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
-from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram, StreamedCells
-from pkm.privacy.queries.clipped_regions import TWO_RECORDS, group_sums
-from pkm.privacy.queries.numbered_records import RHO_BOUNDED, NumberedRecords
-from pkm.privacy.queries.sums import GAUSSIAN_COUNTS, GAUSSIAN_SUMS
+from pkm.privacy.mechanisms.stability_histogram import StreamedCells
+from pkm.privacy.queries.clipped_regions import BLOCK_ROWS, TWO_RECORDS, group_sums
+from pkm.privacy.queries.sums import (
+    GAUSSIAN_COUNTS,
+    GAUSSIAN_SUMS,
+    LARGE_COUNTS,
+    entries_sensitivity,
+    vector_sensitivity,
+)
 from pkm.privacy.query import (
+    RHO_BOUNDED,
     Answer,
     Details,
     Mechanisms,
     Query,
     Sensitivities,
     Sensitivity,
+    frozen,
 )
 
 LEVELS = 19  # of a quadtree
 MAX_NODES = 1 << 18  # of a grid of soft counts
 MAX_FEATURES = 10  # of a grid of soft counts: a point has weights at 2^d nodes
-BLOCK_ROWS = 1 << 16  # rows that are processed at a time
 
 
 class SortedGaussian(Gaussian):
@@ -83,11 +89,9 @@ class SortedGaussian(Gaussian):
         # Block by block, with the noise of one draw.
         noised = np.empty(values.shape[1:], np.int64)
         add_noise = Gaussian(self.scale).draw_chunks(streams, (*key, "noise"))
-        for start in range(0, len(noised), BLOCK_ROWS):
-            rows = values[0, start : start + BLOCK_ROWS].astype(np.int64)
-            noised[start : start + BLOCK_ROWS] = add_noise(rows.ravel()).reshape(
-                rows.shape
-            )
+        for block in make_slices(len(noised), BLOCK_ROWS):
+            rows = values[0, block].astype(np.int64)
+            noised[block] = add_noise(rows.ravel()).reshape(rows.shape)
 
         ties = streams.uniform((*key, "ties"), (len(noised),))[0]
         order = _sorted_order(noised, ties)
@@ -124,8 +128,20 @@ class SortedRows(NamedTuple):
     order: np.ndarray
 
 
-@dataclass(frozen=True)
-class AllPoints(Query):
+class _MovedQuery(Query):
+    """Base class of queries with one row or sum that moves by as much as the record."""
+
+    adjacencies = RHO_BOUNDED
+
+    def sensitivity(self, source: Any) -> Sensitivities:
+        """The length of the move."""
+        (part,) = self.mechanisms
+        change = vector_sensitivity(source.max_shift * SCALE, source.n_features)
+        return {part: change}
+
+
+@frozen
+class AllPoints(_MovedQuery):
     """All points, with noise on each coordinate; released once.
 
     Later queries name records by their position in the answer.
@@ -138,23 +154,20 @@ class AllPoints(Query):
 
     label = "noised_points"
     mechanisms: ClassVar[Mechanisms] = {"points": (SortedGaussian,)}
-    adjacencies = RHO_BOUNDED
 
-    def check(self, source: NumberedRecords) -> None:
+    def check(self, source: Any) -> None:
         """Refuse a second release: queries name records by the order of the first."""
-        source.check_unreleased()
+        if source._released:
+            raise ValueError(
+                f"{self.label} can be released once: its order is what later queries "
+                "refer to"
+            )
 
-    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
-        """One row moves."""
-        return {"points": move_sensitivity(source)}
-
-    def exact(self, source: NumberedRecords) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact points, in an order that does not depend on the order of the data."""
         return {"points": source._rows[None]}
 
-    def postprocess(
-        self, source: NumberedRecords, outcomes: dict[str, Any]
-    ) -> dict[str, Any]:
+    def postprocess(self, source: Any, outcomes: dict[str, Any]) -> dict[str, Any]:
         """Keep the order in the curator, and release the rows."""
         # The order links released rows to records: it never leaves the curator.
         (released,) = outcomes["points"]
@@ -162,8 +175,8 @@ class AllPoints(Query):
         return {"points": released.rows[None]}
 
 
-@dataclass(frozen=True)
-class Total(Query):
+@frozen
+class Total(_MovedQuery):
     """Sum of all points.
 
     Notes
@@ -173,19 +186,14 @@ class Total(Query):
 
     label = "total"
     mechanisms = GAUSSIAN_SUMS
-    adjacencies = RHO_BOUNDED
 
-    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
-        """The sum changes as the record moves."""
-        return {"sums": move_sensitivity(source)}
-
-    def exact(self, source: NumberedRecords) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact sum."""
         return {"sums": source._rows.sum(axis=0)[None]}
 
 
-@dataclass(frozen=True, eq=False)
-class GroupSums(Query):
+@frozen
+class GroupSums(_MovedQuery):
     """Sums of the exact points of groups that are defined by released data.
 
     Parameters
@@ -204,25 +212,20 @@ class GroupSums(Query):
 
     label = "group_sums"
     mechanisms = GAUSSIAN_SUMS
-    adjacencies = RHO_BOUNDED
 
     groups: np.ndarray
     n_groups: int
 
-    def check(self, source: NumberedRecords) -> None:
+    def check(self, source: Any) -> None:
         """Refuse groups that do not name released records."""
         source.check_groups(self.groups, self.n_groups)
 
-    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
-        """One sum changes as the record moves."""
-        return {"sums": move_sensitivity(source)}
-
-    def exact(self, source: NumberedRecords) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact sums."""
         return {"sums": group_sums(source._rows, self.groups, self.n_groups)[None]}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class QuadtreeCounts(Query):
     """Large counts of the cells of public shifted quadtrees.
 
@@ -245,32 +248,30 @@ class QuadtreeCounts(Query):
     """
 
     label = "cell_counts"
-    mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
+    mechanisms = LARGE_COUNTS
     adjacencies = RHO_BOUNDED
 
     shifts: np.ndarray
     levels: range
 
-    def check(self, source: NumberedRecords) -> None:
+    def check(self, source: Any) -> None:
         """Refuse shifts off the grid or of another width, and bad levels."""
         shape = (len(self.shifts), source.n_features)
         check_grid_integers("shifts", self.shifts, shape)
-        if ((self.shifts < 0) | (self.shifts > 4 * SCALE)).any():
-            raise ValueError(f"shifts must be from 0 to {4 * SCALE} grid steps")
+        check_range("shifts", self.shifts, 0, 4 * SCALE, ", in grid steps")
         is_known = all(level in range(LEVELS) for level in self.levels)
         if self.levels.step != 1 or not is_known:
             raise ValueError(
                 f"levels={self.levels} must be consecutive and below {LEVELS}"
             )
 
-    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """Two counts of each histogram."""
         # A move changes two counts by 1 in each of the histograms.
         n_changes = 2 * len(self.shifts) * len(self.levels)
-        l2 = math.sqrt(n_changes) * SCALE
-        return {"counts": Sensitivity(n_changes * SCALE, l2, SCALE, n_changes)}
+        return {"counts": entries_sensitivity(n_changes)}
 
-    def exact(self, source: NumberedRecords) -> Mapping[str, StreamedCells]:
+    def exact(self, source: Any) -> Answer:
         """The occupied cells, one histogram after the other."""
 
         def chunks() -> Iterator[tuple[CellsAt, np.ndarray]]:
@@ -302,7 +303,7 @@ def _names_at(
     return names
 
 
-@dataclass(frozen=True)
+@frozen
 class SoftCounts(Query):
     """Numbers of points at the nodes of a public grid, with multilinear weights.
 
@@ -330,7 +331,7 @@ class SoftCounts(Query):
 
     intervals: int
 
-    def check(self, source: NumberedRecords) -> None:
+    def check(self, source: Any) -> None:
         """Refuse too many features or nodes."""
         d = source.n_features
         n_nodes = (self.intervals + 1) ** d
@@ -340,16 +341,15 @@ class SoftCounts(Query):
                 f"at most {MAX_FEATURES} features, and make at most {MAX_NODES} nodes"
             )
 
-    def sensitivity(self, source: NumberedRecords) -> Sensitivities:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """The weights of one record, at the nodes around its old and new position."""
         # Nodes are 2 / intervals half-widths apart. The weights of two positions are at
-        # 2 * 2^d nodes; L1 by the Cauchy-Schwarz inequality.
+        # 2 * 2^d nodes.
         d = source.n_features
         l2 = soft_sensitivity(d, 2 / self.intervals, source.max_shift) * SCALE
-        n_weights = 2 ** (d + 1)
-        return {"counts": Sensitivity(math.sqrt(n_weights) * l2, l2, l2, n_weights)}
+        return {"counts": vector_sensitivity(l2, 2 ** (d + 1))}
 
-    def exact(self, source: NumberedRecords) -> Answer:
+    def exact(self, source: Any) -> Answer:
         """Exact sums of the weights, each rounded to 2**-16."""
         shape = (self.intervals + 1,) * source.n_features
         counts = np.zeros(math.prod(shape), np.int64)
@@ -359,13 +359,6 @@ class SoftCounts(Query):
     def details(self) -> Details:
         """The number of intervals."""
         return {"intervals": self.intervals}
-
-
-def move_sensitivity(source: NumberedRecords) -> Sensitivity:
-    """Sensitivity of a row or a sum to a move: ``max_shift`` in L2."""
-    # At most d coordinates change: L1 by the Cauchy-Schwarz inequality.
-    l2 = source.max_shift * SCALE
-    return Sensitivity(math.sqrt(source.n_features) * l2, l2, l2, source.n_features)
 
 
 def soft_sensitivity(

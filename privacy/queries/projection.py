@@ -25,7 +25,7 @@ in log space.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -42,12 +42,17 @@ from pkm.compute.kernels.unit_ball import (
 )
 from pkm.compute.storage.points import make_slices
 from pkm.privacy.base import BaseCurator, View
-from pkm.privacy.checks import check_positive
+from pkm.privacy.checks import check_floats, check_positive
 from pkm.privacy.mechanisms.additive import Cost
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 from pkm.privacy.mechanisms.selection import ScoreSensitivity
-from pkm.privacy.queries.sums import GAUSSIAN_SUMS_AND_COUNTS, ONE_COUNT, DisjointCounts
-from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
+from pkm.privacy.queries.sums import (
+    GAUSSIAN_SUMS_AND_COUNTS,
+    ONE_COUNT,
+    CountQuery,
+    entries_sensitivity,
+)
+from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, frozen
 
 
 def cover_epsilon(weight: float, delta: float) -> float:
@@ -64,9 +69,7 @@ def cover_epsilon(weight: float, delta: float) -> float:
     -------
     float
     """
-    check_positive("weight", weight)
-    if not 0 < delta < 1:
-        raise ValueError(f"delta={delta} must be in (0, 1) for a maximum cover")
+    _check_cover("weight", weight, delta)
     # The larger of the bounds on the two directions: see the module's text.
     return max(weight, math.expm1(weight) * math.log(1 / delta))
 
@@ -79,11 +82,15 @@ def cover_weight(epsilon: float, delta: float) -> float:
     >>> round(cover_epsilon(cover_weight(0.2, 1e-6), 1e-6), 12)
     0.2
     """
-    check_positive("epsilon", epsilon)
-    if not 0 < delta < 1:
-        raise ValueError(f"delta={delta} must be in (0, 1) for a maximum cover")
+    _check_cover("epsilon", epsilon, delta)
     # Each of the two terms of cover_epsilon solved for the weight.
     return min(epsilon, math.log1p(epsilon / math.log(1 / delta)))
+
+
+def _check_cover(name: str, value: float, delta: float) -> None:
+    check_positive(name, value)
+    if not 0 < delta < 1:
+        raise ValueError(f"delta={delta} must be in (0, 1) for a maximum cover")
 
 
 class CoverProblem(NamedTuple):
@@ -201,27 +208,12 @@ class ProjectedPoints(View):
         matrix: np.ndarray,
         length: float,
     ) -> None:
-        curator.check_single(type(self).__name__)
         super().__init__(curator)
         self._projection = Projection(curator._shards, matrix, length)
-        self.n_dimensions, self.n_features = matrix.shape
-
-    def check_centers(self, centers: np.ndarray) -> None:
-        """Refuse centers (k, m) that are not finite or of another width."""
-        if (
-            centers.ndim != 2
-            or centers.shape[1] != self.n_dimensions
-            or not len(centers)
-        ):
-            raise ValueError(
-                f"centers must have shape (k, {self.n_dimensions}) with k >= 1, got "
-                f"{centers.shape}"
-            )
-        if not np.isfinite(centers).all():
-            raise ValueError("centers must be finite")
+        self.n_dimensions = len(matrix)
 
 
-@dataclass(frozen=True)
+@frozen
 class CoverPicks(Query):
     """Grid points that cover many projected points.
 
@@ -259,16 +251,16 @@ class CoverPicks(Query):
                 f"{len(self.grids)}, must be at least 1"
             )
 
-    def sensitivity(self, source: ProjectedPoints) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: ProjectedPoints) -> Sensitivities:
         """Counts of covered points are monotonic and change by at most 1."""
         return {"picks": ScoreSensitivity(1.0, monotonic=True)}
 
-    def exact(self, source: ProjectedPoints) -> Mapping[str, CoverProblem]:
+    def exact(self, source: ProjectedPoints) -> Answer:
         """Projected points."""
         return {"picks": CoverProblem(source._projection, self.grids, self.n_picks)}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class _ProjectedQuery(Query):
     """Base class of the queries on the points nearest to each center."""
 
@@ -278,11 +270,19 @@ class _ProjectedQuery(Query):
 
     def check(self, source: ProjectedPoints) -> None:
         """Refuse centers that do not fit the projection."""
-        source.check_centers(self.centers)
+        check_floats("centers", self.centers, ("k", source.n_dimensions))
+        if not len(self.centers):
+            raise ValueError("centers must be one or more: there is none to be nearest")
+
+    def _label(self, source: ProjectedPoints) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield blocks of the points, and the nearest center of each point."""
+        projection = source._projection
+        for rows in make_slices(len(projection), PROJECTION_BLOCK):
+            yield rows, nearest_labels(projection[rows], self.centers)
 
 
-@dataclass(frozen=True, eq=False)
-class ProjectedCounts(_ProjectedQuery, DisjointCounts):
+@frozen
+class ProjectedCounts(_ProjectedQuery, CountQuery):
     """Numbers of points nearest to each center in the projection.
 
     Parameters
@@ -298,16 +298,15 @@ class ProjectedCounts(_ProjectedQuery, DisjointCounts):
 
     label = "projected_counts"
 
-    def exact(self, source: ProjectedPoints) -> Answer:
-        """Exact counts."""
+    def count(self, source: ProjectedPoints) -> np.ndarray:
+        """Count block by block."""
         counts = np.zeros(len(self.centers), np.int64)
-        for rows in make_slices(len(source._projection), PROJECTION_BLOCK):
-            nearest = nearest_labels(source._projection[rows], self.centers)
+        for _, nearest in self._label(source):
             counts += np.bincount(nearest, minlength=len(self.centers))
-        return {"counts": counts[None] * SCALE}
+        return counts
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class ProjectedSumsAndCounts(_ProjectedQuery):
     """Sums in all features, and numbers, of the points nearest to each center.
 
@@ -330,19 +329,16 @@ class ProjectedSumsAndCounts(_ProjectedQuery):
     def sensitivity(self, source: ProjectedPoints) -> Sensitivities:
         """One record in one cell."""
         # A point of the domain has at most 1 per coordinate, in half-widths.
-        d = source.n_features
-        sums = Sensitivity(d * SCALE, math.sqrt(d) * SCALE)
+        sums = entries_sensitivity(source.n_features)
         return {"sums": sums, "counts": ONE_COUNT}
 
     def exact(self, source: ProjectedPoints) -> Answer:
         """Exact sums and counts."""
         sums = np.zeros((len(self.centers), source.n_features), np.int64)
         counts = np.zeros(len(self.centers), np.int64)
-        projection = source._projection
-        for rows in make_slices(len(projection), PROJECTION_BLOCK):
-            nearest = nearest_labels(projection[rows], self.centers)
+        for rows, nearest in self._label(source):
             part_sums, part_counts = label_sums(
-                projection.rows(rows), nearest, len(self.centers)
+                source._projection.rows(rows), nearest, len(self.centers)
             )
             sums += part_sums
             counts += part_counts
@@ -385,15 +381,14 @@ def draw_cover(
     while True:
         # Draw a component by the Gumbel-max trick.
         attempt_key = (*key, attempt)
-        noisy = (
-            log_weights + streams.gumbel((*attempt_key, "kind"), log_weights.shape)[0]
-        )
-        component = int(np.argmax(noisy))
+        variates = streams.gumbel((*attempt_key, "kind"), log_weights.shape)[0]
+        component = int(np.argmax(log_weights + variates))
 
         # Draw a grid point of the component.
-        uniforms = _uniforms(
-            streams, (*attempt_key, "place"), max(3, lattice.dimensions)
-        )
+        # The Gumbel distribution function, exp(-exp(-x)), makes variates uniform.
+        shape = (max(3, lattice.dimensions),)
+        variates = streams.gumbel((*attempt_key, "place"), shape)[0]
+        uniforms = np.exp(-np.exp(-variates))
         if component == 0:
             return lattice.draw(uniforms[: lattice.dimensions])
         if component <= len(counts):
@@ -414,14 +409,3 @@ def draw_cover(
             if uniforms[2] <= math.exp(log_weight - log_bound):
                 return grid_point
         attempt += 1
-
-
-def _uniforms(
-    streams: NoiseStreams,
-    key: Key,
-    n: int,
-) -> np.ndarray:
-    """Uniforms in [0, 1] of one replicate, from Gumbel variates."""
-    # The Gumbel distribution function: exp(-exp(-x)).
-    variates = streams.gumbel(key, (n,))[0]
-    return np.exp(-np.exp(-variates))

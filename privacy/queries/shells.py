@@ -11,22 +11,25 @@ each record's contribution is rounded to integers before it is added. The ledger
 not record them: its charges are known before the first draw.
 """
 
-import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from pkm.compute.kernels.shells import clipped_sum, shell_counts, side_counts
 from pkm.compute.storage.blocks import total_array
-from pkm.privacy.checks import check_positive
+from pkm.privacy.checks import check_floats, check_positive
 from pkm.privacy.grid import SCALE
-from pkm.privacy.mechanisms.additive import Gaussian, Laplace
-from pkm.privacy.queries.sums import COUNTS, DisjointCounts
-from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, Sensitivity
+from pkm.privacy.queries.sums import (
+    SUMS,
+    CountQuery,
+    entries_sensitivity,
+    vector_sensitivity,
+)
+from pkm.privacy.query import Answer, Query, Sensitivities, frozen
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class _AboutCenter(Query):
     """Base class of the queries about a center, of one replicate."""
 
@@ -35,21 +38,16 @@ class _AboutCenter(Query):
     def check(self, source: Any) -> None:
         """Refuse more than one replicate, and a center that is not finite float64."""
         source.check_single(self.label)
-        center = self.center
         shape = (source.n_features,)
-        if (
-            center.dtype != np.float64
-            or center.shape != shape
-            or not np.isfinite(center).all()
-        ):
-            raise ValueError(
-                f"center must be finite float64 of shape {shape}, got {center.dtype} "
-                f"of shape {center.shape}; release it first"
-            )
+        check_floats("center", self.center, shape, "; release it first")
+
+    def _total(self, source: Any, kernel: Callable[..., np.ndarray]) -> np.ndarray:
+        """Sum of a kernel over all shards; its arguments are the query's fields."""
+        return total_array(source._shards, kernel, **vars(self))
 
 
-@dataclass(frozen=True, eq=False)
-class ShellCounts(_AboutCenter, DisjointCounts):
+@frozen
+class ShellCounts(_AboutCenter, CountQuery):
     """Numbers of points in shells about a center.
 
     Parameters
@@ -82,15 +80,13 @@ class ShellCounts(_AboutCenter, DisjointCounts):
         if not isinstance(self.box, bool):
             raise ValueError(f"box={self.box!r} must be True or False")
 
-    def exact(self, source: Any) -> Answer:
-        """Exact counts over all shards."""
-        arguments = {"center": self.center, "radii": self.radii, "box": self.box}
-        counts = total_array(source._shards, shell_counts, **arguments)
-        return {"counts": counts[None] * SCALE}
+    def count(self, source: Any) -> np.ndarray:
+        """Count over all shards."""
+        return self._total(source, shell_counts)
 
 
-@dataclass(frozen=True, eq=False)
-class SideCounts(_AboutCenter):
+@frozen
+class SideCounts(_AboutCenter, CountQuery):
     """Numbers of points by side of a center and distance to it, in every column.
 
     Parameters
@@ -107,7 +103,6 @@ class SideCounts(_AboutCenter):
     """
 
     label = "side_counts"
-    mechanisms = COUNTS
 
     radii: np.ndarray
 
@@ -118,18 +113,14 @@ class SideCounts(_AboutCenter):
 
     def sensitivity(self, source: Any) -> Sensitivities:
         """One record in one cell of every column."""
-        # d counts by 1 each: d in L1, sqrt(d) in L2.
-        d = source.n_features
-        return {"counts": Sensitivity(d * SCALE, math.sqrt(d) * SCALE, SCALE, d)}
+        return {"counts": entries_sensitivity(source.n_features)}
 
-    def exact(self, source: Any) -> Answer:
-        """Exact counts over all shards."""
-        arguments = {"center": self.center, "radii": self.radii}
-        counts = total_array(source._shards, side_counts, **arguments)
-        return {"counts": counts[None] * SCALE}
+    def count(self, source: Any) -> np.ndarray:
+        """Count over all shards."""
+        return self._total(source, side_counts)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class ClippedSum(_AboutCenter):
     """Sum of the differences of points and a center, each clipped in norm to a radius.
 
@@ -147,7 +138,7 @@ class ClippedSum(_AboutCenter):
     """
 
     label = "clipped_sum"
-    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian, Laplace)}
+    mechanisms = SUMS
 
     radius: float
 
@@ -158,25 +149,18 @@ class ClippedSum(_AboutCenter):
 
     def sensitivity(self, source: Any) -> Sensitivities:
         """One record adds at most the radius in L2, which is the unit."""
-        # L1 is at most sqrt(d) times L2, by the Cauchy-Schwarz inequality.
-        return {"sums": Sensitivity(math.sqrt(source.n_features) * SCALE, SCALE, SCALE)}
+        return {"sums": vector_sensitivity(SCALE, source.n_features)}
 
     def exact(self, source: Any) -> Answer:
         """Exact sum over all shards."""
-        arguments = {"center": self.center, "radius": self.radius}
-        sums = total_array(source._shards, clipped_sum, **arguments)
-        return {"sums": sums[None]}
+        return {"sums": self._total(source, clipped_sum)[None]}
 
 
 def check_radii(radii: np.ndarray) -> None:
     """Refuse radii that are not positive, finite and decreasing."""
     is_list = radii.dtype == np.float64 and radii.ndim == 1 and len(radii) > 0
-    if (
-        not is_list
-        or not np.isfinite(radii).all()
-        or radii[-1] <= 0
-        or (np.diff(radii) >= 0).any()
-    ):
+    is_finite = is_list and np.isfinite(radii).all()
+    if not is_finite or (np.diff(radii, append=0.0) >= 0).any():
         raise ValueError(
             "radii must be finite, positive and decreasing, float64 of shape (m,), "
             f"got {radii.dtype} of shape {radii.shape}"

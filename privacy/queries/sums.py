@@ -14,7 +14,6 @@ its most expensive cell (parallel composition).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -22,7 +21,7 @@ import numpy as np
 
 from pkm.compute import averaged_gaps, cell_counts, sums_and_counts
 from pkm.compute.storage.blocks import total_array
-from pkm.privacy.checks import check_grid_integers, check_positive
+from pkm.privacy.checks import check_floats, check_grid_integers, check_positive
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms.additive import (
     BoundedLaplace,
@@ -36,6 +35,7 @@ from pkm.privacy.mechanisms.selection import (
     Percentile,
     ScoreSensitivity,
 )
+from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
 from pkm.privacy.query import (
     Answer,
     Details,
@@ -43,22 +43,59 @@ from pkm.privacy.query import (
     Query,
     Sensitivities,
     Sensitivity,
+    frozen,
 )
 from pkm.scalars import is_integer
 
 # Parts of the answers of several queries, with the mechanisms that may release them.
 COUNTS: Mechanisms = {"counts": (Gaussian, Laplace)}
+SUMS: Mechanisms = {"sums": (Gaussian, Laplace)}
 GAUSSIAN_COUNTS: Mechanisms = {"counts": (Gaussian,)}
 GAUSSIAN_SUMS: Mechanisms = {"sums": (Gaussian,)}
 GAUSSIAN_SUMS_AND_COUNTS: Mechanisms = {**GAUSSIAN_SUMS, **GAUSSIAN_COUNTS}
+LARGE_COUNTS: Mechanisms = {"counts": (StabilityHistogram,)}
 CHOICES: Mechanisms = {"choices": (Exponential,)}
 
-ONE_COUNT = Sensitivity(l1=SCALE, l2=SCALE, linf=SCALE, l0=1)
-"""One record more or less in one count, which is in units of 2**-16 records."""
+
+def entries_sensitivity(n_entries: int, change: float = SCALE) -> Sensitivity:
+    """Sensitivity of an answer of which some entries change by at most ``change`` each.
+
+    The default is one record, in counts in units of 2**-16 records.
+
+    Examples
+    --------
+    >>> entries_sensitivity(4, 3.0)[:4]
+    (12.0, 6.0, 3.0, 4)
+    """
+    l2 = math.sqrt(n_entries) * change
+    return Sensitivity(n_entries * change, l2, change, n_entries)
 
 
-class DisjointCounts(Query):
-    """Base class of counts of disjoint cells: a record lies in one of them."""
+def vector_sensitivity(
+    length: float,
+    n_entries: int,
+    unit: Any = 1.0,
+) -> Sensitivity:
+    """Sensitivity of an answer that changes by a vector of L2 norm at most ``length``.
+
+    Examples
+    --------
+    >>> vector_sensitivity(3.0, 4)[:3]
+    (6.0, 3.0, 3.0)
+    """
+    # L1 is at most sqrt(n) times L2, by the Cauchy-Schwarz inequality.
+    return Sensitivity(math.sqrt(n_entries) * length, length, length, unit=unit)
+
+
+ONE_COUNT = entries_sensitivity(1)
+"""One record more or less in one count."""
+
+TWO_COUNTS = entries_sensitivity(2)
+"""One record replaced or moved: one less in one count, one more in another."""
+
+
+class CountQuery(Query):
+    """Base class of counts; by default of disjoint cells: a record lies in one."""
 
     mechanisms = COUNTS
 
@@ -66,24 +103,17 @@ class DisjointCounts(Query):
         """A record changes one count by 1."""
         return {"counts": ONE_COUNT}
 
+    def exact(self, source: Any) -> Answer:
+        """Exact counts, in units of 2**-16 records: the same for all replicates."""
+        counts = self.count(source)[None] * SCALE
+        return {"counts": np.repeat(counts, source.n_replicates, axis=0)}
 
-def vector_sensitivity(
-    length: float,
-    n_features: int,
-    unit: Any = 1.0,
-) -> Sensitivity:
-    """Sensitivity of a sum to a vector whose L2 norm is at most ``length``.
-
-    Examples
-    --------
-    >>> vector_sensitivity(3.0, 4)[:2]
-    (6.0, 3.0)
-    """
-    # L1 is at most sqrt(d) times L2, by the Cauchy-Schwarz inequality.
-    return Sensitivity(math.sqrt(n_features) * length, length, unit=unit)
+    def count(self, source: Any) -> np.ndarray:
+        """Count the records of each cell, int64."""
+        raise NotImplementedError(f"{type(self).__name__} must define count")
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class SumsAndCounts(Query):
     """Sums and counts of the points nearest to each center.
 
@@ -107,10 +137,7 @@ class SumsAndCounts(Query):
     """
 
     label = "sums_and_counts"
-    mechanisms: ClassVar[Mechanisms] = {
-        "sums": (Gaussian, Laplace),
-        "counts": (Gaussian, Laplace),
-    }
+    mechanisms: ClassVar[Mechanisms] = {**SUMS, **COUNTS}
     exact_without_ledger = True
 
     centers: np.ndarray
@@ -121,7 +148,9 @@ class SumsAndCounts(Query):
         """Refuse centers off the grid, and relative sums without a radius."""
         check_centers(self.centers, source)
         if isinstance(self.radius, np.ndarray):
-            check_radii(self.radius, self.centers)
+            shape = self.centers.shape[:2]
+            check_floats("radius", self.radius, shape, ", one for each center")
+            check_positive("radius", self.radius.min(initial=1.0), " for each center")
         elif self.radius is not None:
             check_positive("radius", self.radius, ", or None")
         if self.relative and self.radius is None:
@@ -137,7 +166,7 @@ class SumsAndCounts(Query):
         # half-widths.
         radius = self.radius if self.relative else None
         if radius is None:
-            sums = Sensitivity(d * SCALE, math.sqrt(d) * SCALE)
+            sums = entries_sensitivity(d)
         elif isinstance(radius, np.ndarray):
             sums = vector_sensitivity(1.0, d, radius[:, :, None] * SCALE)
         else:
@@ -159,7 +188,7 @@ class SumsAndCounts(Query):
         return {} if isinstance(self.radius, np.ndarray) else {"radius": self.radius}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class CountsAndBoundedSums(Query):
     """Counts of the points nearest to each center, and sums bounded by noisy counts.
 
@@ -189,11 +218,10 @@ class CountsAndBoundedSums(Query):
 
     def sensitivity(self, source: Any) -> Sensitivities:
         """One record in one cell, at most as far from the origin as the far end."""
-        d = source.n_features
         # A coordinate of the domain differs from the origin's by at most 1 +
         # |origin_h|.
         farthest = float(SCALE + np.abs(self.origin).max())
-        sums = Sensitivity(d * farthest, math.sqrt(d) * farthest, farthest, d)
+        sums = entries_sensitivity(source.n_features, farthest)
         return {"counts": ONE_COUNT, "sums": sums}
 
     def exact(self, source: Any) -> Answer:
@@ -220,8 +248,8 @@ def mirrored(counts: np.ndarray) -> np.ndarray:
     return np.where(counts < SCALE // 2, SCALE - counts, counts)
 
 
-@dataclass(frozen=True)
-class GridCounts(DisjointCounts):
+@frozen
+class GridCounts(CountQuery):
     """Numbers of points in all cells of a public grid.
 
     Parameters
@@ -254,24 +282,18 @@ class GridCounts(DisjointCounts):
                 "fewer, or a method for more features"
             )
 
-    def exact(self, source: Any) -> Answer:
-        """Exact counts; the domain's upper end belongs to the last interval."""
+    def count(self, source: Any) -> np.ndarray:
+        """Count; the domain's upper end belongs to the last interval."""
         # Cells are numbered in C order, so one reshape makes the axes.
-        shape = (self.intervals,) * source.n_features
         counts = total_array(source._shards, cell_counts, intervals=self.intervals)
-        counts *= SCALE
-        counts = counts.reshape(1, *shape)
-        # All replicates have the same exact counts.
-        if source.n_replicates > 1:
-            counts = np.repeat(counts, source.n_replicates, axis=0)
-        return {"counts": counts}
+        return counts.reshape((self.intervals,) * source.n_features)
 
     def details(self) -> Details:
         """The number of intervals."""
         return {"intervals": self.intervals}
 
 
-@dataclass(frozen=True)
+@frozen
 class GapPercentile(Query):
     """Percentile of the gaps between neighboring values, averaged over features.
 
@@ -299,11 +321,11 @@ class GapPercentile(Query):
         if not 0 <= self.percent <= 100:
             raise ValueError(f"percent={self.percent} must be between 0 and 100")
 
-    def sensitivity(self, source: Any) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: Any) -> Sensitivities:
         """A record changes a rank by 2, as the paper claims, and a difference by 4."""
         return {"gap": ScoreSensitivity(4.0)}
 
-    def exact(self, source: Any) -> Mapping[str, OrderStatistics]:
+    def exact(self, source: Any) -> Answer:
         """All averaged gaps, and the rank of the percentile."""
         # Rank (n - 1) p / 100 of the sorted gaps; gaps lie between 0 and 2 half-widths.
         gaps = averaged_gaps(tuple(source._shards))
@@ -333,17 +355,3 @@ def check_centers(centers: np.ndarray, source: Any) -> None:
     shape = (n_replicates, "k", source.n_features)
     remedy = f", for {n_replicates} replicates; release them through snap_centers"
     check_grid_integers("centers", centers, shape, remedy)
-
-
-def check_radii(radii: np.ndarray, centers: np.ndarray) -> None:
-    """Refuse radii that are not positive and finite, one for each center."""
-    if radii.shape != centers.shape[:2] or radii.dtype != np.float64:
-        raise ValueError(
-            f"radius must be a number or float64 of shape {centers.shape[:2]}, one "
-            f"for each center, got {radii.dtype} of shape {radii.shape}"
-        )
-    if not ((radii > 0) & np.isfinite(radii)).all():
-        raise ValueError(
-            f"radius must be positive and finite for each center, got {radii.min()} to "
-            f"{radii.max()}"
-        )

@@ -7,7 +7,7 @@ cell.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,15 +23,15 @@ from pkm.compute import (
 )
 from pkm.compute.storage.blocks import Shards, total_array
 from pkm.privacy.base import BaseCurator, View
-from pkm.privacy.checks import check_grid_integers, check_type
+from pkm.privacy.checks import check_floats, check_grid_integers, check_type
 from pkm.privacy.mechanisms.selection import ScoreSensitivity, SplitScore
 from pkm.privacy.queries.sums import (
     CHOICES,
     GAUSSIAN_SUMS,
-    DisjointCounts,
+    CountQuery,
     vector_sensitivity,
 )
-from pkm.privacy.query import Answer, Details, Query, Sensitivities
+from pkm.privacy.query import Answer, Details, Query, Sensitivities, frozen
 
 MAX_INTERVALS = 4096  # of a BoxGrid: limits the memory of large trees
 MAX_SUM = 2.0**60  # grid steps
@@ -109,6 +109,10 @@ class BoxGrid:
         return range(1, self.n_bins, 2)
 
 
+NO_GRID = BoxGrid((), False)
+"""One bin per feature, for cells that are not boxes."""
+
+
 class _Shard:
     """Points of one shard, block or chunk, ordered so that each cell is a slice."""
 
@@ -141,12 +145,12 @@ class _Shard:
 
 @dataclass
 class _Cell:
-    """Public facts of a cell: bins per feature, parent, and children once split."""
+    """Public facts of a cell: bins per feature, parent, and whether it is split."""
 
     first: np.ndarray
     last: np.ndarray
     parent: int | None = None
-    children: tuple[int, int] | None = None
+    is_split: bool = False
 
 
 def _no_codes(points: Points) -> np.ndarray:
@@ -168,8 +172,8 @@ class PartitionTree(View):
         one column per feature or hyperplane.
     n_codes : int
         Their number m.
-    grid : BoxGrid or None
-        The grid that the codes lie on; None for codes that are not bins of features.
+    grid : BoxGrid, default=NO_GRID
+        The grid whose bins the codes are. Default: codes are no bins of features.
     """
 
     def __init__(
@@ -177,9 +181,8 @@ class PartitionTree(View):
         curator: BaseCurator,
         code: Code = _no_codes,
         n_codes: int = 0,
-        grid: BoxGrid | None = None,
+        grid: BoxGrid = NO_GRID,
     ) -> None:
-        curator.check_single(type(self).__name__)
         super().__init__(curator)
         # Points in memory are ordered by cells once; others in every pass.
         self._points = curator._shards
@@ -189,17 +192,13 @@ class PartitionTree(View):
         )
         self._code = code
         self._splits: list[Split] = []
-        self.n_features = curator.n_features
         self._grid = grid
         self._n_codes = n_codes
-        self.n_points = curator.n_points
-        n_bins = 1 if grid is None else grid.n_bins
         first = np.zeros(self.n_features, np.int64)
-        last = np.full(self.n_features, n_bins)
+        last = np.full(self.n_features, grid.n_bins)
         self._cells = [_Cell(first, last)]
         # Bin b has the grid positions from edges[b] + 1 to edges[b + 1].
-        thresholds = () if grid is None else grid.thresholds
-        self._edges = np.array([-SCALE - 1, *thresholds, SCALE], np.int64)
+        self._edges = np.array([-SCALE - 1, *grid.thresholds, SCALE], np.int64)
 
     def split(
         self,
@@ -224,18 +223,19 @@ class PartitionTree(View):
         """
         self.check_exist([cell])
         parent = self._cells[cell]
-        if parent.children is not None:
+        if parent.is_split:
             raise ValueError(f"cell={cell} is split already")
         if not 0 <= feature < self._n_codes:
             raise ValueError(
                 f"feature={feature} must be one of the {self._n_codes} that cells can "
                 "be split by"
             )
-        last = 1 if self._grid is None else self._grid.n_bins - 1
+        last = max(1, len(self._grid.thresholds))
         if not 1 <= boundary <= last:
             raise ValueError(f"boundary={boundary} must be in 1 .. {last}")
 
         # Divide the points.
+        parent.is_split = True
         self._splits.append((cell, feature, boundary))
         for shard in self._shards or ():
             shard.split(cell, feature, boundary)
@@ -244,15 +244,12 @@ class PartitionTree(View):
         # parts keep the cell's box.
         left = _Cell(parent.first, parent.last.copy(), cell)
         right = _Cell(parent.first.copy(), parent.last, cell)
-        if (
-            self._grid is not None
-            and parent.first[feature] < boundary < parent.last[feature]
-        ):
+        is_box = self._grid is not NO_GRID
+        if is_box and parent.first[feature] < boundary < parent.last[feature]:
             left.last[feature] = boundary
             right.first[feature] = boundary
-        parent.children = (len(self._cells), len(self._cells) + 1)
         self._cells += [left, right]
-        return parent.children
+        return len(self._cells) - 2, len(self._cells) - 1
 
     def box(self, cell: int) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper corner (d,) of a cell, in grid steps: public."""
@@ -268,14 +265,12 @@ class PartitionTree(View):
 
     def candidate(self, choice: int) -> tuple[int, int]:
         """Feature and boundary of a choice among the candidates of a grid: public."""
-        assert self._grid is not None  # only a grid has candidates
         boundaries = self._grid.boundaries
         feature, position = divmod(int(choice), len(boundaries))
         return feature, boundaries[position]
 
     def position(self, boundary: int) -> int:
         """Grid position of a boundary: points at or below it go to the left."""
-        assert self._grid is not None  # only a grid has positions
         return self._grid.thresholds[boundary - 1]
 
     def _total(
@@ -315,8 +310,8 @@ class PartitionTree(View):
             raise ValueError(f"cells={list(cells)} must be among the {n_cells} cells")
 
 
-@dataclass(frozen=True)
-class CellCounts(DisjointCounts):
+@frozen
+class CellCounts(CountQuery):
     """Numbers of points in disjoint cells of a tree.
 
     Parameters
@@ -338,13 +333,12 @@ class CellCounts(DisjointCounts):
         """Refuse cells that overlap."""
         source.check_disjoint(self.cells)
 
-    def exact(self, source: PartitionTree) -> Answer:
-        """Exact counts."""
-        sizes = source._total(_sizes, cells=self.cells)
-        return {"counts": sizes[None] * SCALE}
+    def count(self, source: PartitionTree) -> np.ndarray:
+        """Count the points of the cells."""
+        return source._total(_sizes, cells=self.cells)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class CellSums(Query):
     """Sums of the points of disjoint cells of a tree, each about an origin.
 
@@ -403,7 +397,7 @@ class CellSums(Query):
         corners = boxes.reshape(-1, 2, source.n_features)  # also without a cell
         differences = np.abs(corners - self.origins[:, None])
         farthest = differences.max(axis=1).astype(np.float64)
-        distances = np.sqrt((farthest * farthest).sum(axis=1))
+        distances = np.linalg.norm(farthest, axis=1)
         if self.radius is None:
             # The sum over a cell that is its origin is 0 for any data: any positive
             # scale is enough.
@@ -416,7 +410,7 @@ class CellSums(Query):
         return np.full(len(self.cells), self.radius * SCALE)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class Splits(Query):
     """Selection of a split for each of disjoint cells, among the grid's candidates.
 
@@ -454,31 +448,25 @@ class Splits(Query):
         """Refuse cells that overlap, bad sizes, and a negative margin."""
         check_type("score", self.score, SplitScore)
         source.check_disjoint(self.cells)
-        if source._grid is None:
+        if source._grid is NO_GRID:
             raise ValueError(
                 "splits can be chosen on a grid only; make the cells with "
                 "curator.partition(grid)"
             )
-        sizes = np.asarray(self.sizes, np.float64)
-        if sizes.shape != (len(self.cells),) or not np.isfinite(sizes).all():
-            raise ValueError(
-                f"sizes must be {len(self.cells)} finite numbers, one for each cell, "
-                f"got {sizes}"
-            )
+        check_floats("sizes", self._sizes, (len(self.cells),), ", one for each cell")
         if not self.margin >= 0:
             raise ValueError(
                 f"margin={self.margin} must not be negative: the cost would exceed "
                 "what is charged"
             )
 
-    def sensitivity(self, source: PartitionTree) -> Mapping[str, ScoreSensitivity]:
+    def sensitivity(self, source: PartitionTree) -> Sensitivities:
         """The score's sensitivity over the size of the cell."""
         # Below a size of 1 all scores are 0: the lower bound avoids a division by zero.
-        sizes = np.asarray(self.sizes, np.float64)
-        changes = self.score.sensitivity / np.maximum(1.0, sizes - self.margin)
+        changes = self.score.sensitivity / np.maximum(1.0, self._sizes - self.margin)
         return {"choices": ScoreSensitivity(changes, failure=self.failure)}
 
-    def exact(self, source: PartitionTree) -> Mapping[str, Iterator[np.ndarray]]:
+    def exact(self, source: PartitionTree) -> Answer:
         """Scores of the candidates, cell by cell."""
         # A generator: the mechanism draws a choice before the next cell is scored.
         return {"choices": self._scores(source)}
@@ -487,17 +475,20 @@ class Splits(Query):
         """Sensitivity of the score times the size, and the margin."""
         return {"score_sensitivity": self.score.sensitivity, "margin": self.margin}
 
+    @property
+    def _sizes(self) -> np.ndarray:
+        return np.asarray(self.sizes, np.float64)
+
     def _scores(self, source: PartitionTree) -> Iterator[np.ndarray]:
         """Scores (d * candidates,) of one cell after the other, in a reused array."""
         grid = source._grid
-        assert grid is not None, "checked before"
         scores = np.empty((source.n_features, len(grid.boundaries)))
         first = np.full(source.n_features, -1)
         last = np.full(source.n_features, grid.n_bins)
         # The smallest type that holds the count of any bin.
         narrow = np.uint16 if source.n_points < 1 << 16 else np.uint32
         count_type = narrow if source.n_points < 1 << 32 else np.int64
-        sizes = np.asarray(self.sizes, float).tolist()
+        sizes = self._sizes.tolist()
         # One pass counts the points of as many cells as memory allows.
         n_bins = grid.n_bins
         n_together = max(1, MAX_BIN_COUNTS // (source.n_features * n_bins))

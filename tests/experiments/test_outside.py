@@ -49,7 +49,7 @@ def test_a_query_is_checked(folder):
 
 def test_a_sensitivity_that_is_too_small_is_refused(folder):
     code = block("python", "my_query.py")
-    understated = code.replace("l1=d * SCALE", "l1=SCALE").replace("l2=d**0.5 * SCALE", "l2=SCALE")
+    understated = code.replace("entries_sensitivity(source.n_features)", "entries_sensitivity(1)")
     understated = understated.replace("curator.n_features * SCALE", "SCALE")
     (folder / "my_query.py").write_text(understated)
     command = [sys.executable, "-m", "pkm", "check", "my_query:FullerHalf"]

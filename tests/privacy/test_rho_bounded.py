@@ -454,11 +454,11 @@ def test_bad_queries_are_refused_without_charge():
         ),
         (
             lambda: regions().split([0], np.array([1 << 21, 0])),
-            "normal must have entries of at most",
+            "normal must be from -1048576 to 1048576",
         ),
         (
             lambda: sums_of(regions(), np.ones(1, int), 1, 10.0),
-            "groups must have 1 entries",
+            "groups must be from -1 to 0",
         ),
         (
             lambda: sums_of(regions(far_centers), np.zeros(2, int), 1, 10.0),

@@ -226,7 +226,7 @@ def test_bad_covers_are_refused(grids, n_picks, weight, delta, message):
 @pytest.mark.parametrize(
     ("centers", "message"),
     [
-        (np.zeros((1, 3)), r"centers must have shape \(k, 2\)"),
+        (np.zeros((1, 3)), r"centers must be finite float64 of shape \(k, 2\)"),
         (np.full((1, 2), np.nan), r"centers must be finite"),
     ],
 )

@@ -566,7 +566,7 @@ def test_sizes_that_do_not_fit_the_cells_are_refused(sizes):
     partition = curator.partition(GRID)
     low, high = partition.split(0, 0, 7)
     cells = [*partition.split(low, 1, 7), high]
-    with pytest.raises(ValueError, match="sizes must be 3 finite numbers"):
+    with pytest.raises(ValueError, match=r"sizes must be finite float64 of shape \(3,\)"):
         released_splits(partition, cells, sizes, SCORE, 0.3)
     assert curator._ledger.charges == ()
 
