@@ -103,3 +103,40 @@ def nonnegative_cells(
         positions = children[is_positive]
         cell_counts = child_counts[is_positive]
     return positions, cell_counts
+
+
+def find_visible(
+    counts: np.ndarray,
+    least: float,
+    max_left_out: float,
+) -> np.ndarray:
+    """Find the cells that hold a least number of records.
+
+    Small cells of a fine grid are mostly noise, and draw centers to empty parts of the
+    domain. Where there are few records all cells are small, so that the share of those
+    that are left out is limited.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (m,), float64
+        Positive.
+    least : float
+    max_left_out : float
+        Share of the records that smaller cells may hold together.
+
+    Returns
+    -------
+    ndarray of shape (m,), bool
+
+    Examples
+    --------
+    >>> find_visible(np.array([5.0, 0.5, 4.0, 0.5]), 1.0, 0.2).tolist()
+    [True, False, True, False]
+    >>> find_visible(np.array([5.0, 0.5, 4.0, 0.5]), 1.0, 0.06).tolist()
+    [True, False, True, True]
+    """
+    order = np.argsort(counts, kind="stable")
+    shares = np.cumsum(counts[order]) / counts.sum()
+    is_visible = np.empty(len(counts), bool)
+    is_visible[order] = (counts[order] >= least) | (shares > max_left_out)
+    return is_visible

@@ -18,7 +18,11 @@ from pkm.methods.lloyd.noisy_steps import cluster_radii, shrunken_lloyd_step, st
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.trees.far_leaves import cut_far_part, find_far_leaves
 from pkm.methods.trees.leaves import gather_leaves, trimmed_means
-from pkm.methods.trees.levels import average_with_children, nonnegative_cells
+from pkm.methods.trees.levels import (
+    average_with_children,
+    find_visible,
+    nonnegative_cells,
+)
 from pkm.privacy import (
     MAX_CELLS,
     SCALE,
@@ -47,6 +51,10 @@ FINEST_LEVEL = 1.0
 # ones have its share.
 GROWTH = 1.4
 LAST_GROWTH = -1.0
+# Cells with fewer records than this, in standard deviations of their noise, are left out,
+# but at most this share of all records.
+LEAST_COUNT = 0.5
+MAX_LEFT_OUT = 0.2
 STEP_SNR = 400.0  # from this n epsilon / k on there is a Lloyd step
 
 
@@ -201,8 +209,10 @@ class QuadtreeKMeans(PrivateKMeans):
         scale = curator.scale
         total = float(curator.n_points)
         deviations = np.sqrt(average_with_children(counts, 2 / epsilons**2))
-        cells = nonnegative_cells(counts, total)
-        leaves = cut_far_part(gather_leaves([(intervals, *cells)]), scale)
+        positions, weights = nonnegative_cells(counts, total)
+        is_visible = find_visible(weights, LEAST_COUNT * deviations[-1], MAX_LEFT_OUT)
+        cells = intervals, positions[is_visible], weights[is_visible]
+        leaves = cut_far_part(gather_leaves([cells]), scale)
         far = find_far_leaves(counts, deviations, scale)
         leaves = leaves.append(far).or_domain(total)
         linear = leaves.expand(scale)
