@@ -51,8 +51,8 @@ FINEST_LEVEL = 1.0
 # ones have its share.
 GROWTH = 1.4
 LAST_GROWTH = -1.0
-# Cells with fewer records than this, in standard deviations of their noise, are left out,
-# but at most this share of all records.
+# Cells with fewer records than this, in standard deviations of their noise, are left
+# out, but at most this share of all records.
 LEAST_COUNT = 0.5
 MAX_LEFT_OUT = 0.2
 STEP_SNR = 400.0  # from this n epsilon / k on there is a Lloyd step
