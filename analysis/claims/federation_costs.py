@@ -169,7 +169,6 @@ def _judge_time(
     half_width = measured["iteration_ms_half_width"]
     # Two sends an iteration, one up and one down.
     without_latency = mean - 2 * measured["latency_ms"]
-    ratio = without_latency / (value.mean - slept_ms)
     margin = np.hypot(half_width, value.largest_deviation) + value.unit / 2
     verdict = FASTER if mean < value.mean else SLOWER
     reason = ""
@@ -183,7 +182,7 @@ def _judge_time(
         verdict = NO_DIFFERENCE
     return {
         "half_width": half_width,
-        "ratio_without_latency": ratio,
+        "ratio_without_latency": without_latency / (value.mean - slept_ms),
         "verdict": verdict,
         "reason": reason,
     }

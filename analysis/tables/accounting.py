@@ -132,14 +132,12 @@ def replacement_cost(charges: Sequence[Mapping]) -> tuple[float, float]:
     for charge in charges:
         label = charge["label"]
         failure = charge["delta"]
-        if label == "bucket_counts":
-            if charge["count_sensitivity"] <= 1:
-                failure = 1 - (1 - failure) ** 2
+        if label == "bucket_counts" and charge["count_sensitivity"] <= 1:
+            failure = 1 - (1 - failure) ** 2
+        if label in ("bucket_counts", "nearest_counts"):
             square += 2 / charge["count_scale"] ** 2
         elif label == "bucket_sums":
             square += (2 * charge["radius"] / charge["sum_scale"]) ** 2
-        elif label == "nearest_counts":
-            square += 2 / charge["count_scale"] ** 2
         elif label == "nearest_sums_and_counts":
             # Within one part only its sum changes; between two, both sums by a radius
             # and both counts.
