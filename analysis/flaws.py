@@ -44,7 +44,10 @@ def read_flaws() -> dict[str, Flaw]:
     return {name: make_flaw(name, entry) for name, entry in entries.items()}
 
 
-def make_flaw(name: str, entry: Mapping[str, str]) -> Flaw:
+def make_flaw(
+    name: str,
+    entry: Mapping[str, str],
+) -> Flaw:
     """Make a flaw of its entry, which must have all fields and no others."""
     where = f"analysis/flaws.yaml: {name}"
     known = [field.name for field in fields(Flaw)]

@@ -23,7 +23,10 @@ NAMES = {
 
 
 def read(
-    paper: str, file: str, required: Mapping[str, type], optional: Iterable[str]
+    paper: str,
+    file: str,
+    required: Mapping[str, type],
+    optional: Iterable[str],
 ) -> dict:
     """Read one file of a paper; only its own keys are checked, not what they hold.
 
@@ -60,7 +63,11 @@ def read(
     return dict(content)
 
 
-def refuse_unknown(names: Iterable, known: Iterable[str], where: str) -> None:
+def refuse_unknown(
+    names: Iterable,
+    known: Iterable[str],
+    where: str,
+) -> None:
     """Raise an error for the first name that is not known, with the nearest known one.
 
     Examples
@@ -87,7 +94,11 @@ class KnownNames:
         of them.
     """
 
-    def __init__(self, paper: str, derived: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        paper: str,
+        derived: Iterable[str] = (),
+    ) -> None:
         sweeps = catalogue.current().read("paper", paper)
         methods = {*catalogue.current().choices("method"), *_names_of_entries(sweeps)}
         self._known = {
@@ -96,14 +107,18 @@ class KnownNames:
             "method": {*methods, *derived},
         }
 
-    def check(self, entry: Mapping[str, Any], where: str) -> None:
+    def check(
+        self,
+        entry: Mapping,
+        where: str,
+    ) -> None:
         """Refuse an unknown sweep, metric or method; name the nearest known one."""
         for key, kind in NAMES.items():
             names = list(_names_in(entry.get(key, ())))
             refuse_unknown(names, self._known[kind], f"{where}: {key}")
 
 
-def _names_of_entries(paper: Mapping[str, Any]) -> set[str]:
+def _names_of_entries(paper: Mapping) -> set[str]:
     """Return the names that the sweeps of a paper give to entries of methods."""
     specs = filter(None, paper["sweeps"].values())
     entries = [entry for spec in specs for entry in spec.get("methods", ())]

@@ -15,11 +15,7 @@ from importlib.util import find_spec
 import pandas as pd
 
 from pkm import catalogue
-from pkm.analysis.claims import (  # noqa: F401, types of checks
-    exact,
-    orderings,
-    predicates,
-)
+from pkm.analysis.claims import exact, predicates  # noqa: F401, types of checks
 from pkm.analysis.claims.findings import CHECK_TYPES, COMMON_KEYS
 from pkm.analysis.paper_files import KnownNames, read, refuse_unknown
 from pkm.analysis.tables.study import Study
@@ -118,7 +114,9 @@ def _import_checks(paper: str) -> object:
 
 
 def adapt_study(
-    study: Study, gaps: pd.DataFrame, paper: str
+    study: Study,
+    gaps: pd.DataFrame,
+    paper: str,
 ) -> tuple[Study, pd.DataFrame]:
     """Return stored rows and gaps with the paper's own names of sweeps and methods.
 
@@ -151,7 +149,10 @@ def make_claim(
     return Claim(**entry)
 
 
-def check_keys(check: Mapping, location: str) -> None:
+def check_keys(
+    check: Mapping,
+    location: str,
+) -> None:
     """Refuse a check, its parts or its variants with an unknown type or key."""
     known = {name: kind.keys for name, kind in CHECK_TYPES.items()}
     known["all_of"] = {*COMMON_KEYS, "parts"}

@@ -10,8 +10,9 @@ which it holds takes the place of the mean.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -102,20 +103,31 @@ class Pairs:
         counts = self.rows.assign(seeds=is_shared.sum(axis=0))
         return counts.groupby("comparison")["seeds"].min().to_numpy()
 
-    def average(self, values: np.ndarray) -> np.ndarray:
+    @cached_property
+    def _means(self) -> np.ndarray:
+        return resampled_means(self.matrix)
+
+    def average(
+        self,
+        values: np.ndarray,
+    ) -> np.ndarray:
         """Average values of shape (n, rows) over the data sets of each comparison."""
         comparison = self.rows["comparison"].to_numpy()
         starts = np.flatnonzero(np.diff(comparison, prepend=-1))
         sums = np.add.reduceat(values, starts, axis=1)
         return sums / np.bincount(comparison)
 
-    def relative(self, values: np.ndarray, means: np.ndarray) -> np.ndarray:
-        """Average values of the rows relative to the means of their `scale`."""
+    def resample(
+        self,
+        side: str,
+    ) -> np.ndarray:
+        """Average the resampled means of a side, relative to those of their `scale`."""
         if self.how not in AVERAGES:
             raise ValueError(f"average={self.how!r} must be one of {AVERAGES}")
+        values = self._means[:, self.rows[side]]
         if "scale" not in self.rows:
             return self.average(values)
-        scale = means[:, self.rows["scale"]]
+        scale = self._means[:, self.rows["scale"]]
         if self.how == "difference":
             return self.average(values - scale)
         if self.how == "mean_of_ratios":
@@ -123,7 +135,11 @@ class Pairs:
         return self.average(values) / self.average(scale)
 
 
-def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
+def find_pairs(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Pairs:
     """Find the comparisons of a check; see the module.
 
     With `across` each selector names one cell per combination, and the two sides need
@@ -145,44 +161,7 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
     rows = _match_sides(matrix.cells, check, over)
     if not len(rows):
         raise MissingRows(context.explain_missing(check["sweep"]))
-    rows, keys = _number_comparisons(rows, list(over))
-
-    n_datasets = np.bincount(rows["comparison"])
-    n_fewest = n_datasets.min()
-    n_expected = check.get("datasets_each", 1)
-    few = f"only {n_fewest} of {n_expected} data sets behind some comparisons"
-    missing = join_texts(
-        _describe_missing(check, over, keys),
-        few if n_fewest < n_expected else "",
-        _describe_short_ranges(check, matrix.cells.iloc[rows["left"]]),
-        gaps,
-    )
-    complete = n_datasets >= n_expected
-    how = check.get("average", AVERAGES[0])
-    return Pairs(matrix, keys, rows, missing, complete, how)
-
-
-def _match_sides(cells: pd.DataFrame, check: Mapping, over: Mapping) -> pd.DataFrame:
-    """Match both sides, and what they are relative to, on the data sets they share."""
-    rows = _find_side(cells, check, over, "left")
-    if "right" in check:
-        right = _find_side(cells, check, over, "right")
-        # On the `over` columns and by data set.
-        rows = rows.merge(right)
-    else:
-        rows = rows.assign(right=rows["left"], right_label="1", right_order=0)
-    if "relative_to" in check:
-        scales = cells.loc[matches(cells, check["relative_to"]), "dataset"]
-        scale_of = dict(zip(scales, scales.index, strict=True))
-        scale = rows["dataset"].map(scale_of)
-        rows = rows.assign(scale=scale).dropna(subset="scale")
-    return rows.sort_values(["left_order", "right_order"], kind="stable")
-
-
-def _number_comparisons(
-    rows: pd.DataFrame, over: list[str]
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Number the comparisons; return their rows and their keys, see `Pairs`."""
+    # Number the comparisons.
     identity = [*over, "left_label", "right_label"]
     groups = rows.groupby(identity, sort=False, dropna=False)
     rows = rows.assign(comparison=groups.ngroup()).sort_values(
@@ -194,27 +173,66 @@ def _number_comparisons(
         .set_axis([*over, "left", "right"], axis=1)
         .infer_objects()
     )
-    rows = rows.filter(["comparison", "left", "right", "scale"])
-    return rows.astype(int), keys
+    rows = rows.filter(["comparison", "left", "right", "scale"]).astype(int)
+
+    n_datasets = np.bincount(rows["comparison"])
+    n_fewest = n_datasets.min()
+    n_expected = check.get("datasets_each", 1)
+    few = f"only {n_fewest} of {n_expected} data sets behind some comparisons"
+    # Columns that are not stored up to the value that the claim is about.
+    left = matrix.cells.iloc[rows["left"]]
+    short = [
+        f"{name} up to {left[name].max():,} instead of {last:,}"
+        for name, last in check.get("up_to", {}).items()
+        if left[name].max() * (1 + 1e-9) < last
+    ]
+    missing = join_texts(
+        _describe_missing(check, over, keys),
+        few if n_fewest < n_expected else "",
+        *short,
+        gaps,
+    )
+    how = check.get("average", AVERAGES[0])
+    return Pairs(matrix, keys, rows, missing, n_datasets >= n_expected, how)
+
+
+def _match_sides(
+    cells: pd.DataFrame,
+    check: Mapping,
+    over: Mapping,
+) -> pd.DataFrame:
+    """Match both sides, and what they are relative to, on the data sets they share."""
+    rows = _find_side(cells, check, over, "left")
+    if "right" in check:
+        # On the `over` columns and by data set.
+        rows = rows.merge(_find_side(cells, check, over, "right"))
+    else:
+        rows = rows.assign(right=rows["left"], right_label="1", right_order=0)
+    if "relative_to" in check:
+        scales = cells.loc[matches(cells, check["relative_to"]), "dataset"]
+        scale_of = dict(zip(scales, scales.index, strict=True))
+        rows = rows.assign(scale=rows["dataset"].map(scale_of)).dropna(subset="scale")
+    return rows.sort_values(["left_order", "right_order"], kind="stable")
 
 
 def _select_matrix(
-    study: Study, check: Mapping, over: Mapping[str, list | None], context: Context
+    study: Study,
+    check: Mapping,
+    over: Mapping[str, list | None],
+    context: Context,
 ) -> SeedMatrix:
     """Return the stored cells that a check is about, with its further columns."""
-    matrices = [
-        study.matrix(check["sweep"], metric) for metric in as_list(check["metric"])
-    ]
-    stored = [
-        replace(matrix, cells=matrix.cells.assign(metric=matrix.metric))
-        for matrix in matrices
-        if len(matrix.cells)
-    ]
+    stored = []
+    for metric in as_list(check["metric"]):
+        matrix = study.matrix(check["sweep"], metric)
+        if len(matrix.cells):
+            stored.append(replace(matrix, cells=matrix.cells.assign(metric=metric)))
     if not stored:
         raise MissingRows(context.explain_missing(check["sweep"]))
     matrix = concatenate(stored)
     matrix = area(matrix) if check.get("area") else matrix.broadcast()
-    cells = with_columns(matrix.cells, check.get("columns", {}))
+    cells = parse_planted_names(matrix.cells)
+    cells = with_columns(cells, check.get("columns", {}))
 
     is_allowed = np.ones(len(cells), dtype=bool)
     for name, values in over.items():
@@ -225,9 +243,9 @@ def _select_matrix(
             is_allowed &= cells[name].isin(values) | cells[name].isna()
     matrix = replace(matrix, cells=cells).take(is_allowed)
 
-    condition = check.get("where")
-    if condition is None:
+    if "where" not in check:
         return matrix
+    condition = check["where"]
     selected = matrix.take(evaluate_columns(matrix.cells, condition))
     if not len(selected.cells):
         raise MissingRows(f"none of {len(matrix.cells)} stored cells has {condition}")
@@ -270,15 +288,21 @@ def _find_side(
     return pd.concat(tables, ignore_index=True)
 
 
-def with_columns(cells: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
-    """Add columns to the cells by expressions, after those of planted data sets."""
-    cells = parse_planted_names(cells)
+def with_columns(
+    table: pd.DataFrame,
+    columns: Mapping[str, str],
+) -> pd.DataFrame:
+    """Add columns to a table, each an expression in those before it."""
     for name, expression in columns.items():
-        cells[name] = evaluate_expression(expression, _arrays(cells, expression))
-    return cells
+        values = evaluate_expression(expression, _arrays(table, expression))
+        table = table.assign(**{name: values})
+    return table
 
 
-def _share_of_runs(matrix: SeedMatrix, expression: str) -> SeedMatrix:
+def _share_of_runs(
+    matrix: SeedMatrix,
+    expression: str,
+) -> SeedMatrix:
     """Replace the value of each run by whether an expression holds."""
     values = matrix.values
     columns = _arrays(matrix.cells, expression)
@@ -291,7 +315,10 @@ def _share_of_runs(matrix: SeedMatrix, expression: str) -> SeedMatrix:
     return replace(matrix, cells=cells, values=values)
 
 
-def _arrays(cells: pd.DataFrame, expression: str) -> dict[str, np.ndarray]:
+def _arrays(
+    cells: pd.DataFrame,
+    expression: str,
+) -> dict[str, np.ndarray]:
     """Columns that an expression names as arrays, numbers where they have some."""
     columns = numeric(cells, expression).items()
     return {name: column.to_numpy() for name, column in columns}
@@ -336,16 +363,11 @@ def _describe_missing(
     return join_texts(available, f"absent: {'; '.join(texts)}" if texts else "")
 
 
-def _describe_short_ranges(check: Mapping, cells: pd.DataFrame) -> str:
-    """Say which columns are not stored up to the value that the claim is about."""
-    return "; ".join(
-        f"{name} up to {cells[name].max():,} instead of {last:,}"
-        for name, last in check.get("up_to", {}).items()
-        if cells[name].max() * (1 + 1e-9) < last
-    )
-
-
-def measure_ratios(study: Study, check: Mapping, context: Context) -> BootstrapValues:
+def measure_ratios(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> BootstrapValues:
     """Resampled ratios left / right per comparison of a check; see `divide_pairs`.
 
     With `numbers` these are divided by reported ones, where a data set has both:
@@ -358,7 +380,11 @@ def measure_ratios(study: Study, check: Mapping, context: Context) -> BootstrapV
         return divide_pairs(find_pairs(study, check, context), check)
     reported = context.reported[check["numbers"]]
     if "cell" in check:
-        reported = _read_smallest(reported["cells"], as_list(check["cell"]))
+        # The smallest of the named numbers of each reported cell that has one.
+        names = as_list(check["cell"])
+        cells = pd.DataFrame(reported["cells"]).set_index("dataset").filter(names)
+        numbers = cells.map(lambda text: parse_number(text)[0], na_action="ignore")
+        reported = numbers.min(axis=1).dropna().to_dict()
     if "over" in check:
         datasets = context.resolve(check["over"]["dataset"])
         reported = {name: reported[name] for name in datasets}
@@ -376,35 +402,23 @@ def measure_ratios(study: Study, check: Mapping, context: Context) -> BootstrapV
     )
 
 
-def _read_smallest(cells: Sequence[Mapping], names: list[str]) -> dict[str, float]:
-    """Smallest of the named numbers of each reported cell that has one."""
-    smallest = {}
-    for cell in cells:
-        values = [parse_number(cell[name])[0] for name in names if name in cell]
-        if values:
-            smallest[cell["dataset"]] = min(values)
-    return smallest
-
-
-def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
+def divide_pairs(
+    pairs: Pairs,
+    check: Mapping,
+) -> BootstrapValues:
     """Resampled ratios left / right per comparison.
 
     Without `right` the left side itself (its mean relative to `relative_to`). ``by:
     difference`` subtracts the right side instead; `times` multiplies the left side by
     an expression in the columns of its cells, such as ``1 / k``.
     """
-    matrix = pairs.matrix
-    columns = pairs.rows["left"]
-    means = resampled_means(matrix)
-    left = pairs.relative(means[:, columns], means)
-    right = 1.0
-    if "right" in check:
-        right = pairs.relative(means[:, pairs.rows["right"]], means)
+    left = pairs.resample("left")
+    right = pairs.resample("right") if "right" in check else 1.0
     if "times" in check:
-        factors = evaluate_columns(matrix.cells, check["times"])
-        factors = np.asarray(factors, dtype=float)
-        factors = np.broadcast_to(factors, len(matrix.cells))
-        left = left * pairs.average(factors[None, columns])
+        cells = pairs.matrix.cells
+        factors = evaluate_columns(cells, check["times"])
+        factors = np.broadcast_to(np.asarray(factors, dtype=float), len(cells))
+        left = left * pairs.average(factors[None, pairs.rows["left"]])
 
     name = "Ratio" if {"right", "relative_to", "times"} & set(check) else "Value"
     values = left / right
@@ -428,12 +442,18 @@ def divide_pairs(pairs: Pairs, check: Mapping) -> BootstrapValues:
     )
 
 
-def evaluate_columns(cells: pd.DataFrame, expression: str) -> pd.Series:
+def evaluate_columns(
+    cells: pd.DataFrame,
+    expression: str,
+) -> pd.Series:
     """Evaluate an expression of pandas in the columns of some cells."""
     return numeric(cells, expression).eval(expression)
 
 
-def numeric(cells: pd.DataFrame, expression: str | None = None) -> pd.DataFrame:
+def numeric(
+    cells: pd.DataFrame,
+    expression: str | None = None,
+) -> pd.DataFrame:
     """Cells with numbers in columns that mix types, so that expressions can use them.
 
     With an expression they have the columns that it names alone.

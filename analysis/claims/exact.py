@@ -33,6 +33,7 @@ from pkm.analysis.tables.accounting import (
     replacement_epsilon,
 )
 from pkm.analysis.tables.charges import read_charges
+from pkm.analysis.tables.planted import parse_planted_names
 from pkm.analysis.tables.study import Study, matches
 
 #: What rules may call, with ``@`` before the name.
@@ -42,17 +43,20 @@ _NO_CHARGES = "no stored row has such charges"
 WITHOUT = "stored rows without some of the columns"
 
 
-def _select_cells(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
+def _select_cells(
+    table: pd.DataFrame,
+    check: Mapping,
+) -> pd.DataFrame:
     """Rows or cells of the `method` and the `sweeps` that a check names."""
-    selector = {}
-    if "method" in check:
-        selector["method"] = check["method"]
-    if "sweeps" in check:
-        selector["sweep"] = check["sweeps"]
+    keys = {"method": "method", "sweeps": "sweep"}
+    selector = {keys[key]: check[key] for key in keys if key in check}
     return table[matches(table, selector)]
 
 
-def _restrict(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
+def _restrict(
+    table: pd.DataFrame,
+    check: Mapping,
+) -> pd.DataFrame:
     """The rows that the rule of a check is about."""
     if not len(table) or "where" not in check:
         return table
@@ -60,7 +64,11 @@ def _restrict(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
 
 
 @check_type("metrics", "rule", "where", "method", "sweeps", "expected")
-def rows(study: Study, check: Mapping, context: Context) -> Agreement:
+def rows(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Agreement:
     """Check a rule on every stored row that has all of the `metrics`.
 
     `rule` and `where` (which rows it is about) are expressions in the columns of the
@@ -98,7 +106,11 @@ def rows(study: Study, check: Mapping, context: Context) -> Agreement:
 
 
 @check_type("numbers", "metric", "rule", "where")
-def printed(study: Study, check: Mapping, context: Context) -> Agreement:
+def printed(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Agreement:
     """Check a rule on the numbers that the paper itself prints.
 
     `rule` and `where` are expressions in the columns of the printed cells. With
@@ -124,7 +136,11 @@ _LEDGER = ("method", "where", "labels", "rule", "columns", "defaults")
 
 
 @check_type(*_LEDGER)
-def charges(study: Study, check: Mapping, context: Context) -> Agreement:
+def charges(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Agreement:
     """Check a rule on every stored charge whose label begins with one of `labels`.
 
     Rules are expressions in the columns of the charge and of its cell; where both have
@@ -138,7 +154,11 @@ def charges(study: Study, check: Mapping, context: Context) -> Agreement:
 
 
 @check_type(*_LEDGER, "at", "sweeps", "report_ranges")
-def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
+def ledger(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Agreement:
     """Check a rule on every stored cell and the total cost of its charges.
 
     See `charges`. Further columns are `releases` (number of charges), `pure` (sum of
@@ -149,9 +169,7 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
     if a record is replaced. Cells without charges are missing.
     """
     cells, charged = _read_charged(study, check)
-    groups = dict(tuple(charged.groupby(level=0)))
-    without = charged.iloc[:0]
-    by_cell = [groups.get(index, without) for index in cells.index]
+    by_cell = [charged[charged.index == index] for index in cells.index]
     table = cells.assign(
         releases=list(map(len, by_cell)),
         pure=[group["epsilon"].sum() for group in by_cell],
@@ -177,13 +195,16 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
     return replace(judged, text=join_words(*texts), missing=missing)
 
 
-def _read_charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _read_charged(
+    study: Study,
+    check: Mapping,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cells of a check with all parameters that it names, and their charges."""
     cells = _select_cells(study.cells.drop_duplicates("cell"), check)
     for name, default in check.get("defaults", {}).items():
         stored = cells.get(name, pd.Series("auto", cells.index)).fillna("auto")
         cells = cells.assign(**{name: stored.where(stored != "auto", default)})
-    cells = with_columns(cells, check.get("columns", {}))
+    cells = with_columns(parse_planted_names(cells), check.get("columns", {}))
 
     charged = read_charges(cells)
     if not len(charged):
@@ -195,7 +216,10 @@ def _read_charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFr
 
 
 def _judge_rows(
-    table: pd.DataFrame, columns: list[str], check: Mapping, context: Context
+    table: pd.DataFrame,
+    columns: list[str],
+    check: Mapping,
+    context: Context,
 ) -> Agreement:
     """Judge every row of a table by the rule of a check.
 
@@ -206,36 +230,41 @@ def _judge_rows(
     table = _restrict(numeric(table), check)
     if not len(table):
         raise MissingRows(_NO_CHARGES)
-    identity = ["sweep", "method", "dataset", "n", "d", "k", "epsilon", *columns]
     used = _named_columns(table, rule)
     known = table.dropna(subset=used)
     n_unknown = len(table) - len(known)
     unknown = f"{n_unknown} {WITHOUT} {', '.join(used)}" if n_unknown else ""
     if not len(known):
         raise MissingRows(unknown)
-    table = known
-    names = list(dict.fromkeys([*identity, *used]))
-    agrees = table.eval(rule, local_dict=_FUNCTIONS)
-    evidence = table[names].assign(agrees=agrees).reset_index(drop=True)
-    missing = join_texts(unknown, context.describe_gaps(table["method"].unique()))
+    identity = ["sweep", "method", "dataset", "n", "d", "k", "epsilon"]
+    names = dict.fromkeys([*identity, *columns, *used])
+    agrees = known.eval(rule, local_dict=_FUNCTIONS)
+    evidence = known[list(names)].assign(agrees=agrees).reset_index(drop=True)
+    missing = join_texts(unknown, context.describe_gaps(known["method"].unique()))
     return Agreement(evidence, f"Required: {rule}.", missing)
 
 
-def _named_columns(table: pd.DataFrame, expression: str) -> list[str]:
+def _named_columns(
+    table: pd.DataFrame,
+    expression: str,
+) -> list[str]:
     """Columns of a table that an expression names."""
     return [name for name in table if re.search(rf"\b{name}\b", expression)]
 
 
 @check_type("sweep", "expected")
-def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
+def sizes(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Agreement:
     """Compare N, d and, if given, k of the stored data sets with `expected`.
 
     `sweep` restricts the comparison to one sweep, where others run the data sets with
     another k.
     """
     cells = study.cells
-    if "sweep" in check:
-        cells = cells[cells["sweep"] == check["sweep"]]
+    cells = cells[matches(cells, {"sweep": check.get("sweep", study.sweeps)})]
     cells = cells.drop_duplicates("dataset").set_index("dataset")
     stored = cells[["n", "d", "k"]].astype(int).T.to_dict("list")
     rows = [
@@ -253,7 +282,11 @@ def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
 
 
 @check_type("numbers", "sweeps", "method", "over", "margin")
-def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
+def reported_values(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
     """Check that every reported number that can be compared is reproduced.
 
     That is, as well as chance allows. It holds if no more numbers lie outside their
@@ -272,10 +305,10 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
         table = table[table["dataset"].isin(context.resolve(check["over"]))]
 
     # What cannot be compared is no part of the claim; more runs would supply the rest.
-    is_judged = table["verdict"].isin(reported.JUDGED)
-    judged = table[is_judged]
+    judged = table[table["verdict"].isin(reported.JUDGED)]
     n_judged = len(judged)
-    others = table.loc[~is_judged, "verdict"].value_counts()
+    counts = table["verdict"].value_counts()
+    others = counts.drop(list(reported.JUDGED), errors="ignore")
     texts = {name: f"{count} numbers {name}" for name, count in others.items()}
     others_text = "; ".join(texts.values())
     if not n_judged:
@@ -284,14 +317,16 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     more_runs = [NOT_RUN, reported.FEW_SEEDS]
     missing = join_texts(*(texts.get(name, "") for name in more_runs))
     n_absent = table["verdict"].isin(more_runs).sum()
-    counts = judged["verdict"].value_counts()
     within, better, worse = counts.reindex(reported.JUDGED, fill_value=0)
     margin = check.get("margin", reported.NEAR_SHARE)
     n_near = sum(
         reported.is_near(number, margin) for number in judged.to_dict("records")
     )
+    # Half a reported digit of slack makes the chance smaller than this two-sided one.
     errors = entry.get("standard_errors", reported.STANDARD_ERRORS)
-    by_chance = not _is_beyond_chance(n_judged - within, n_judged + n_absent, errors)
+    chance = 2 * stats.norm.sf(errors)
+    n_outside = n_judged - within
+    by_chance = stats.binom.sf(n_outside - 1, n_judged + n_absent, chance) > LEVEL
     is_near = n_near == n_judged
     verdict = to_verdict(not (by_chance or is_near), by_chance and is_near)
     verdict = weaken(verdict, missing)
@@ -310,17 +345,12 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     return Finding(verdict, summary, n_judged, seeds, missing, evidence)
 
 
-def _is_beyond_chance(n_outside: int, n_numbers: int, errors: float) -> bool:
-    """Tell whether chance does not explain so many numbers beyond some standard errors.
-
-    Half a reported digit of slack makes the chance smaller than this two-sided one.
-    """
-    chance = 2 * stats.norm.sf(errors)
-    return stats.binom.sf(n_outside - 1, n_numbers, chance) <= LEVEL
-
-
 @check_type("verdict", "test")
-def proved_by(study: Study, check: Mapping, context: Context) -> Finding:
+def proved_by(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
     """Give the verdict of a claim that no row bears on: a test proves or refutes it."""
     verdict = check["verdict"]
     texts = {HOLDS: "Follows", REFUTED: "Is refuted"}
@@ -333,6 +363,10 @@ def proved_by(study: Study, check: Mapping, context: Context) -> Finding:
 
 
 @check_type("reason")
-def not_run(study: Study, check: Mapping, context: Context) -> Finding:
+def not_run(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
     """Give the recorded reason why a claim is not evaluated here."""
     return Finding(NOT_RUN, check["reason"])

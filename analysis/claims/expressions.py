@@ -22,7 +22,7 @@ which a condition holds, or over all:
   mean; each group has the same weight, and only levels that all groups have
   (``n_levels(level, group)``) count.
 
-Columns of lists are read by ``item(shares, 0)``.
+Columns of lists are read by ``item(shares, 0)``; ``where(k > 2, value, nan)`` chooses.
 """
 
 import json
@@ -39,7 +39,10 @@ Mask = np.ndarray | None
 MIN_POINTS = 3
 
 
-def evaluate_expression(statistic: str, values: Mapping[str, object]) -> np.ndarray:
+def evaluate_expression(
+    statistic: str,
+    values: Mapping[str, object],
+) -> np.ndarray:
     """Evaluate an expression of a claims file.
 
     It is code of this project, not input of a user.
@@ -99,14 +102,20 @@ def _holds_from(
     return _first(column, column > last_violation, selected)
 
 
-def _stays_true(column: np.ndarray, holds: np.ndarray) -> np.ndarray:
+def _stays_true(
+    column: np.ndarray,
+    holds: np.ndarray,
+) -> np.ndarray:
     """Whether something holds at some value, and at every value after that."""
     holds_from = _holds_from(column, holds)
     is_first = holds_from == _first(column, holds)
     return is_first & (holds_from < np.inf)
 
 
-def _as_mask(holds: np.ndarray, mask: Mask) -> np.ndarray:
+def _as_mask(
+    holds: np.ndarray,
+    mask: Mask,
+) -> np.ndarray:
     """Mask of the cases, of all by default; there must be one."""
     if mask is None:
         mask = np.ones(holds.shape[1], dtype=bool)
@@ -115,7 +124,10 @@ def _as_mask(holds: np.ndarray, mask: Mask) -> np.ndarray:
     return mask
 
 
-def _correlation(x: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _correlation(
+    x: np.ndarray,
+    values: np.ndarray,
+) -> np.ndarray:
     """Spearman's correlation with x, 0 where all values are equal."""
     _require(len(x), MIN_POINTS, "values", "that a trend needs")
     with np.errstate(invalid="ignore"):
@@ -134,7 +146,10 @@ def _require(
 
 
 def _fit_line(
-    x: np.ndarray, values: np.ndarray, mask: Mask = None, min_points: int = MIN_POINTS
+    x: np.ndarray,
+    values: np.ndarray,
+    mask: Mask = None,
+    min_points: int = MIN_POINTS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Slope of the least-squares line of the cases, and the RMSE of its residuals."""
     selected = _as_mask(values, mask)
@@ -151,7 +166,10 @@ def _fit_line(
     return slope, np.sqrt(mean_square)
 
 
-def item(column: np.ndarray, place: int) -> np.ndarray:
+def item(
+    column: np.ndarray,
+    place: int,
+) -> np.ndarray:
     """Item of lists of numbers, written as text; NaN for anything else."""
     items = np.full(len(column), np.nan)
     for index, text in enumerate(column.astype(str)):
@@ -168,14 +186,20 @@ def _rank(values: np.ndarray) -> np.ndarray:
     return rank / values.shape[1]
 
 
-def _lowest(values: np.ndarray, share: float) -> np.ndarray:
+def _lowest(
+    values: np.ndarray,
+    share: float,
+) -> np.ndarray:
     """Mask of the share of cases with the smallest values, of one at least."""
     n_cases = values.shape[1]
     n_lowest = max(round(share * n_cases), 1)
     return _rank(values) * n_cases < n_lowest - 0.5
 
 
-def _levels(level: np.ndarray, group: np.ndarray) -> list[float]:
+def _levels(
+    level: np.ndarray,
+    group: np.ndarray,
+) -> list[float]:
     """Levels that every group has, in their order."""
     levels_of_groups = [set(level[group == name]) for name in np.unique(group)]
     shared = set.intersection(*levels_of_groups)
@@ -183,7 +207,9 @@ def _levels(level: np.ndarray, group: np.ndarray) -> list[float]:
 
 
 def _interior_gain(
-    values: np.ndarray, level: np.ndarray, group: np.ndarray
+    values: np.ndarray,
+    level: np.ndarray,
+    group: np.ndarray,
 ) -> np.ndarray:
     """How far the best inner level is below the outer ones; see the module."""
     levels = _levels(level, group)
@@ -201,7 +227,10 @@ def _interior_gain(
     return (best_outer - best_inner) / largest
 
 
-def _mean(values: np.ndarray, mask: Mask = None) -> np.ndarray:
+def _mean(
+    values: np.ndarray,
+    mask: Mask = None,
+) -> np.ndarray:
     # Which cases are meant may differ between resamples.
     if np.ndim(mask) > 1:
         total = np.where(mask, values, 0.0).sum(axis=1)
@@ -210,7 +239,10 @@ def _mean(values: np.ndarray, mask: Mask = None) -> np.ndarray:
 
 
 def _reduced(reduce: Callable) -> Callable:
-    def function(values: np.ndarray, mask: Mask = None) -> np.ndarray:
+    def function(
+        values: np.ndarray,
+        mask: Mask = None,
+    ) -> np.ndarray:
         if mask is None and values.shape[1] < 2:
             raise MissingRows("only one case is stored")
         selected = values if mask is None else values[:, mask]
@@ -232,6 +264,8 @@ FUNCTIONS = {
     "sqrt": np.sqrt,
     "log": lambda values: np.log(np.where(values > 0, values, np.nan)),
     "inf": np.inf,
+    "nan": np.nan,
+    "where": np.where,
     "round": np.round,
     "ends_with": np.char.endswith,
     "item": item,

@@ -9,51 +9,30 @@ protocol, `cited_ms` with the reported `speedup`, and `cited_bytes` with the rep
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from pkm.analysis.claims.findings import MIN_SEEDS, NOT_COMPARABLE, NOT_RUN
-from pkm.analysis.claims.reported import FEW_SEEDS, parse, parse_number
-from pkm.analysis.tables.statistics import column_statistics
+from pkm.analysis.claims.reported import FEW_SEEDS, ReportedNumber, parse, parse_number
+from pkm.analysis.tables.statistics import summarize
 from pkm.analysis.tables.study import Study, matches
+from pkm.yaml_files import read_file
 
-PARTS = ("client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms")
-COSTS = (
-    "iteration_ms",
-    "setup_ms",
-    "bytes_per_iteration",
-    "rounds_per_iteration",
-    *PARTS,
-    "noise_ms",
-)
-NETWORKS = {0.25: "LAN", 25.0: "WAN"}
-TRANSPORTS = {
-    "mpi": "MPI processes on one host",
-    "threads": "threads of one process, without MPI",
-}
-#: Reported quantities: the cost that each rests on, and the cited number that it
-#: divides.
-QUANTITIES = {
-    "iteration_ms": ("iteration_ms", ""),
-    "speedup": ("iteration_ms", "cited_ms"),
-    "bytes_per_iteration": ("bytes_per_iteration", ""),
-    "reduction": ("bytes_per_iteration", "cited_bytes"),
-}
+_NAMES = read_file(Path(__file__).with_suffix(".yaml"))
+COSTS = _NAMES["costs"]
+PARTS = _NAMES["parts"]
 FASTER = "faster"
 SLOWER = "slower"
 NO_DIFFERENCE = "no difference shown"
 EQUAL = "equal"
 DIFFERENT = "differs"
-THREADS = (
-    "the measured parties were threads of one process: they share an interpreter, "
-    "and no message leaves it"
-)
 
 
 def network(latency_ms: float) -> str:
     """Name a simulated latency: LAN and WAN as in the paper, else milliseconds."""
-    return NETWORKS.get(latency_ms, f"{latency_ms:g} ms a send")
+    return _NAMES["networks"].get(latency_ms, f"{latency_ms:g} ms a send")
 
 
 def federated(table: pd.DataFrame) -> pd.DataFrame:
@@ -73,13 +52,11 @@ def costs(study: Study) -> pd.DataFrame:
     cells = federated(study.cells)
     cells = cells.assign(network=cells["latency_ms"].map(network))
     for cost in COSTS:
-        matrix = study.matrix(study.sweeps, cost)
-        summary = column_statistics(matrix.values)
-        measured = matrix.cells[["sweep", "cell"]]
-        measured[cost] = summary.mean
-        measured[f"{cost}_half_width"] = summary.half_width
+        summary = summarize(study.matrix(study.sweeps, cost))
+        names = {"mean": cost, "half_width": f"{cost}_half_width"}
         if cost == "iteration_ms":
-            measured["seeds"] = summary.count
+            names["seeds"] = "seeds"
+        measured = summary[["sweep", "cell", *names]].rename(columns=names)
         cells = cells.merge(measured, on=["sweep", "cell"], how="left")
     return cells.fillna({"seeds": 0}).astype({"seeds": int})
 
@@ -87,10 +64,13 @@ def costs(study: Study) -> pd.DataFrame:
 def transports(table: pd.DataFrame) -> str:
     """Describe how the messages of some cells were sent."""
     names = sorted(table["transport"].unique())
-    return " and ".join(TRANSPORTS.get(name, name) for name in names)
+    return " and ".join(_NAMES["transports"].get(name, name) for name in names)
 
 
-def compare_costs(study: Study, reported: Mapping) -> pd.DataFrame:
+def compare_costs(
+    study: Study,
+    reported: Mapping,
+) -> pd.DataFrame:
     """Compare every reported number of the protocol with the measured one.
 
     Bytes must be equal in every run, a reduction to the reported digits. A time is
@@ -127,7 +107,7 @@ def compare_costs(study: Study, reported: Mapping) -> pd.DataFrame:
     rows = [
         _judge_cost(quantity, cell, stored.get(cell["dataset"]), reported)
         for cell in reported["cells"]
-        for quantity in QUANTITIES
+        for quantity in _NAMES["quantities"]
         if quantity in cell
     ]
     table = pd.DataFrame(rows)
@@ -135,10 +115,13 @@ def compare_costs(study: Study, reported: Mapping) -> pd.DataFrame:
 
 
 def _judge_cost(
-    quantity: str, cell: Mapping, measured: Mapping | None, reported: Mapping
+    quantity: str,
+    cell: Mapping,
+    measured: Mapping | None,
+    reported: Mapping,
 ) -> dict:
     """Compare a reported number with the measured cost that it rests on."""
-    cost, cited = QUANTITIES[quantity]
+    cost, cited = _NAMES["quantities"][quantity]
     value = parse(cell[quantity])
     row = {
         "dataset": cell["dataset"],
@@ -160,8 +143,13 @@ def _judge_cost(
         "rounds": measured["rounds_per_iteration"],
         "reason": "",
     }
-    judge = _judge_time if cost == "iteration_ms" else _judge_bytes
-    row |= judge(cell, measured, reported)
+    if cost == "iteration_ms":
+        row |= _judge_time(parse(cell[cost]), measured, reported["slept_ms"])
+    else:
+        # All runs must have the printed number of bytes.
+        is_constant = not measured[f"{cost}_half_width"] > 0
+        is_equal = is_constant and mean == parse_number(cell[cost])[0]
+        row["verdict"] = EQUAL if is_equal else DIFFERENT
     if cited:
         factor = row["cited"] / mean
         row["mean"] = factor
@@ -173,22 +161,20 @@ def _judge_cost(
 
 
 def _judge_time(
-    cell: Mapping,
+    value: ReportedNumber,
     measured: Mapping,
-    reported: Mapping,
+    slept_ms: float,
 ) -> dict:
-    value = parse(cell["iteration_ms"])
     mean = measured["iteration_ms"]
     half_width = measured["iteration_ms_half_width"]
     # Two sends an iteration, one up and one down.
     without_latency = mean - 2 * measured["latency_ms"]
-    ratio = without_latency / (value.mean - reported["slept_ms"])
     margin = np.hypot(half_width, value.largest_deviation) + value.unit / 2
     verdict = FASTER if mean < value.mean else SLOWER
     reason = ""
     if measured["transport"] == "threads":
         verdict = NOT_COMPARABLE
-        reason = THREADS
+        reason = _NAMES["threads"]
     elif measured["seeds"] < MIN_SEEDS:
         verdict = FEW_SEEDS
         reason = f"{measured['seeds']} seeds"
@@ -196,18 +182,7 @@ def _judge_time(
         verdict = NO_DIFFERENCE
     return {
         "half_width": half_width,
-        "ratio_without_latency": ratio,
+        "ratio_without_latency": without_latency / (value.mean - slept_ms),
         "verdict": verdict,
         "reason": reason,
     }
-
-
-def _judge_bytes(
-    cell: Mapping,
-    measured: Mapping,
-    reported: Mapping,
-) -> dict:
-    is_constant = not measured["bytes_per_iteration_half_width"] > 0
-    printed = parse_number(cell["bytes_per_iteration"])[0]
-    is_equal = is_constant and measured["bytes_per_iteration"] == printed
-    return {"half_width": np.nan, "verdict": EQUAL if is_equal else DIFFERENT}

@@ -4,15 +4,17 @@ A check is one entry of ``conf/paper/<paper>/claims.yaml``. Its `type` names a f
 that `check_type` registers. The function returns `BootstrapValues` (a statistic of
 every case of the claim, on the sample and on resamples of the seeds), `Agreement` (rows
 of exact equalities) or a `Finding`. A case is one comparison or value that the claim is
-about.
-`pkm.analysis.claims.decisions` turns the first two into findings.
+about. `decide` and `agree` turn the first two into findings.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+
+from pkm.analysis.tables.inference import Estimates, estimate, holm
 
 HOLDS = "holds"
 NOT_CONTRADICTED = "not contradicted"
@@ -37,6 +39,8 @@ UNJUDGED = frozenset((NOT_COMPARABLE, NOT_RUN))
 LEVEL = 0.05
 #: Paired seeds that a verdict on means needs at least.
 MIN_SEEDS = 10
+#: How many values a sentence lists; of more it gives the ends.
+CASES_LISTED = 4
 #: How many sweeps a message spells out.
 SWEEPS_NAMED = 4
 #: How many data sets without rows a text names.
@@ -183,12 +187,18 @@ class Context:
     gaps: pd.DataFrame = field(default_factory=NO_GAPS.copy)
     reported: Mapping = field(default_factory=dict)
 
-    def resolve(self, values: str | Iterable) -> list:
+    def resolve(
+        self,
+        values: str | Iterable,
+    ) -> list:
         """Return the members of a named set, or the values themselves as a list."""
         members = self.sets[values] if isinstance(values, str) else values
         return list(members)
 
-    def explain_missing(self, sweeps: str | Sequence[str]) -> str:
+    def explain_missing(
+        self,
+        sweeps: str | Sequence[str],
+    ) -> str:
         """Say why sweeps have no rows, with the commonest recorded reason."""
         sweeps = as_list(sweeps)
         names = sweeps[:SWEEPS_NAMED]
@@ -256,7 +266,10 @@ def check_type(*keys: str) -> Callable:
     return register
 
 
-def to_verdict(is_violated: bool, is_supported: bool) -> str:
+def to_verdict(
+    is_violated: bool,
+    is_supported: bool,
+) -> str:
     """Return the verdict on a claim that rows speak against, support or leave open."""
     if is_violated:
         return NOT_REPRODUCED
@@ -264,7 +277,11 @@ def to_verdict(is_violated: bool, is_supported: bool) -> str:
 
 
 def weaken(
-    verdict: str, missing: str, *, exists: bool = False, is_complete: bool = True
+    verdict: str,
+    missing: str,
+    *,
+    exists: bool = False,
+    is_complete: bool = True,
 ) -> str:
     """Weaken a verdict that rests on a part of what the claim is about.
 
@@ -318,17 +335,25 @@ def describe_values(bootstrap: BootstrapValues) -> list[str]:
     ]
 
 
-def within(values: np.ndarray, check: Mapping) -> np.ndarray:
-    """Tell which values meet the bounds of a check (`BOUNDS`), up to rounding."""
+def find_bounds(check: Mapping) -> dict[str, float]:
+    """Return the bounds of a check, in the order of `BOUNDS`."""
+    return {name: check[name] for name in BOUNDS if check.get(name) is not None}
+
+
+def within(
+    values: np.ndarray,
+    bounds: Mapping[str, float],
+) -> np.ndarray:
+    """Tell which values meet bounds, up to rounding."""
     truth = np.isfinite(values)
-    for name, (*_, holds) in BOUNDS.items():
-        if check.get(name) is not None:
-            truth &= holds(values, check[name])
+    for name, bound in bounds.items():
+        *_, holds = BOUNDS[name]
+        truth &= holds(values, bound)
     return truth
 
 
-def bounds_text(check: Mapping) -> str:
-    """Write the bounds of a check.
+def bounds_text(bounds: Mapping[str, float]) -> str:
+    """Write bounds.
 
     Examples
     --------
@@ -336,9 +361,7 @@ def bounds_text(check: Mapping) -> str:
     '≥ 1 and ≤ 2.5'
     """
     return " and ".join(
-        f"{sign} {check[name]:g}"
-        for name, (sign, *_) in BOUNDS.items()
-        if check.get(name) is not None
+        f"{BOUNDS[name][0]} {bound:g}" for name, bound in bounds.items()
     )
 
 
@@ -359,7 +382,9 @@ def join_words(*texts: str) -> str:
 
 
 def describe_missing(
-    expected: Iterable[object], stored: Iterable[object], what: str = ""
+    expected: Iterable[object],
+    stored: Iterable[object],
+    what: str = "",
 ) -> str:
     """Say which of the expected values are not stored; empty if all are."""
     known = set(stored)
@@ -377,3 +402,198 @@ def describe_seeds(seeds: int) -> str:
     if seeds >= MIN_SEEDS:
         return ""
     return f"Only {seeds} seeds: at least {MIN_SEEDS} are needed for a verdict."
+
+
+# Findings
+
+
+def decide(
+    bootstrap: BootstrapValues,
+    check: Mapping,
+) -> Finding:
+    """Turn resampled values into a finding.
+
+    Parameters
+    ----------
+    bootstrap : BootstrapValues
+    check : mapping
+        `BOUNDS` and `quantifier`: whether the claim is about all cases (default), some
+        or most.
+
+    Returns
+    -------
+    Finding
+        Its evidence has, of each case, `true_on_sample`, `true_in_resamples` (a share)
+        and `outcome`: kept, violated or open (neither).
+    """
+    quantifier = check.get("quantifier", "all")
+    truth = bootstrap.values
+    bounds = {}
+    estimates = None
+    if truth.dtype != bool:
+        bounds = find_bounds(check | bootstrap.bounds)
+        if not bounds:
+            raise ValueError(
+                f"check {check['type']} needs one of the bounds {list(BOUNDS)}"
+            )
+        truth = within(truth, bounds)
+        # Costs are compared by their logarithms where the bounds have some.
+        is_log = bootstrap.is_cost and min(bounds.values()) > 0
+        estimates = estimate(bootstrap.values, bootstrap.seeds, log=is_log)
+    on_sample = truth[0]
+    n_cases = on_sample.size
+    share = truth[1:].mean(axis=0)
+    seeds = np.broadcast_to(bootstrap.seeds, n_cases)
+    has_seeds = seeds >= MIN_SEEDS
+    is_decidable = has_seeds & bootstrap.decidable
+
+    # Decide every case: both the t test and the resamples must say so.
+    p_kept, p_violated = _test_bounds(estimates, bounds, truth)
+    is_kept = on_sample & (share >= 1 - LEVEL) & (p_kept <= LEVEL)
+    is_violated = ~on_sample & (share <= LEVEL) & (holm(p_violated) <= LEVEL)
+    cases = [is_violated & is_decidable, is_kept & is_decidable]
+    violated, kept = cases
+    outcome = np.select(cases, ["violated", "kept"], "open")
+
+    # Decide the claim, from its cases or from the joint predicate.
+    if quantifier == "all":
+        verdict = to_verdict(violated.any(), kept.all())
+        text = f"true in {percent(share[0])} of resamples."
+        if n_cases > 1:
+            n_open = (outcome == "open").sum()
+            text = f"{kept.sum()} kept, {n_open} open, {violated.sum()} violated of "
+            text += f"{n_cases}."
+    else:
+        shares = truth[:, has_seeds].sum(axis=1) / max(has_seeds.sum(), 1)
+        joint = shares > (0 if quantifier == "some" else 0.5)
+        joint_share = joint[1:].mean()
+        is_refuted = not joint[0] and joint_share <= LEVEL
+        verdict = to_verdict(is_refuted, joint[0] and joint_share >= 1 - LEVEL)
+        text = f"true for {on_sample.sum()} of {n_cases}; “{quantifier}” true in "
+        text += f"{percent(joint_share)} of resamples."
+
+    # A part of the cases shows less than all of them.
+    missing = bootstrap.missing
+    n_few = (~has_seeds).sum()
+    if 0 < n_few < n_cases:
+        few = f"{n_few} comparisons have fewer than {MIN_SEEDS} paired seeds"
+        missing = join_texts(missing, few)
+    exists = quantifier == "some"
+    is_complete = quantifier == "all" and (violated & bootstrap.complete).any()
+    verdict = weaken(
+        verdict,
+        missing,
+        exists=exists,
+        is_complete=is_complete,
+    )
+    if not is_decidable.any():
+        verdict = INCONCLUSIVE
+
+    n_seeds = int(seeds[has_seeds].min() if has_seeds.any() else seeds.max())
+    values = _describe(bootstrap, bounds, estimates, violated)
+    undecided = bootstrap.undecided
+    summary = join_words(values, text, undecided, describe_seeds(n_seeds))
+    evidence = bootstrap.evidence
+    if evidence is None:
+        evidence = bootstrap.cases
+        if estimates is not None:
+            name = re.sub(r"\W+", "_", bootstrap.name.lower()).strip("_")
+            low, high = estimates.interval()
+            interval = {name: bootstrap.values[0], "low": low, "high": high}
+            evidence = evidence.assign(**interval)
+        evidence = evidence.assign(**bootstrap.extra_columns)
+    if len(evidence) == n_cases:
+        evidence = evidence.assign(
+            true_on_sample=on_sample,
+            true_in_resamples=share,
+            outcome=outcome,
+        )
+    return Finding(verdict, summary, n_cases, n_seeds, missing, evidence)
+
+
+def _test_bounds(
+    estimates: Estimates | None,
+    bounds: Mapping[str, float],
+    truth: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """p-values of every case that the bounds are kept, and that one is violated.
+
+    Shares of the resamples, of which `truth` says whether they keep the bounds, take
+    the place of t tests where values are no numbers or have no variance.
+    """
+    n_lines = len(truth)
+    n_true = truth[1:].sum(axis=0)
+    shares = (n_lines - n_true) / n_lines, (1 + n_true) / n_lines
+    if estimates is None:
+        return shares
+    p_bounds = []
+    for name, bound in bounds.items():
+        p_above = estimates.p_above(bound)
+        p_bounds.append(p_above if BOUNDS[name][1] > 0 else 1 - p_above)
+    p_kept = np.max(p_bounds, axis=0)
+    p_violated = 1 - p_kept
+    return tuple(
+        np.where(np.isnan(p), share, p)
+        for p, share in zip((p_kept, p_violated), shares, strict=True)
+    )
+
+
+def _describe(
+    bootstrap: BootstrapValues,
+    bounds: Mapping[str, float],
+    estimates: Estimates | None,
+    violated: np.ndarray,
+) -> str:
+    """Write the ends of the values, the bounds, what violates them and the clause."""
+    if estimates is None:
+        return f"{bootstrap.text};"
+    on_sample = bootstrap.values[0]
+    texts = describe_values(bootstrap)
+    if len(on_sample) == 1:
+        (low,), (high,) = estimates.interval()
+        text = f"{bootstrap.name} {on_sample[0]:.4g} [{low:.4g}, {high:.4g}]"
+    elif len(on_sample) <= CASES_LISTED:
+        text = f"{bootstrap.name} {', '.join(texts)}"
+    else:
+        known = np.where(np.isfinite(on_sample), on_sample, np.nan)
+        ends = (np.nanargmin(known), np.nanargmax(known))
+        text = f"{bootstrap.name} between {' and '.join(texts[end] for end in ends)}"
+        named = [texts[place] for place in np.flatnonzero(violated)[:CASES_LISTED]]
+        text += f", violated at {', '.join(named)}" if named else ""
+    more = f", {bootstrap.text}" if bootstrap.text else ""
+    return f"{text} (required: {bounds_text(bounds)}){more};"
+
+
+def agree(
+    agreement: Agreement,
+    check: Mapping,
+) -> Finding:
+    """Turn exact equalities into a finding; one that is not met speaks against it.
+
+    With the quantifier ``some`` one equality that holds proves the claim. Printed
+    numbers refute the claim of their paper, stored ones do not reproduce it.
+
+    Raises
+    ------
+    MissingRows
+        If the table is empty, with the text as the message.
+    """
+    table = agreement.table
+    n_rows = len(table)
+    if not n_rows:
+        raise MissingRows(agreement.text)
+    wrong = table[~table["agrees"].astype(bool)]
+    n_wrong = len(wrong)
+    text = f"{n_rows - n_wrong} of {n_rows} agree. {agreement.text}"
+
+    exists = check.get("quantifier") == "some"
+    is_violated = n_wrong == n_rows if exists else n_wrong > 0
+    verdict = to_verdict(is_violated, is_supported=True)
+    verdict = weaken(verdict, agreement.missing, exists=exists)
+    if is_violated and agreement.is_printed:
+        verdict = REFUTED
+    if n_wrong and not exists:
+        first = wrong.iloc[0].drop("agrees")
+        values = [f"{name} {value}" for name, value in first.items()]
+        text += f" First that does not: {', '.join(values)}."
+    return Finding(verdict, text.strip(), n_rows, None, agreement.missing, table)

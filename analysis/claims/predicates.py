@@ -1,4 +1,4 @@
-"""Predicates on the means of compared cells: bounds, trends, extremes.
+"""Predicates on the means of compared cells: orderings, bounds, trends, extremes.
 
 Each function returns numbers, which are compared with the bounds of the check on every
 resample, or truth values.
@@ -7,11 +7,18 @@ resample, or truth values.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.comparisons import REPORTED, SELECTION, measure_ratios
+from pkm.analysis.claims.comparisons import (
+    REPORTED,
+    SELECTION,
+    Pairs,
+    find_pairs,
+    measure_ratios,
+)
 from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import (
     BootstrapValues,
@@ -33,15 +40,28 @@ _TEXTS = ("dataset", "metric", *_SIDES)
 #: Keys of a statistic.
 STATISTIC = ("statistic", "name", "per", "joined", "increasing", "undecided")
 
+#: Keys of an ordering.
+ORDER = ("strict", "margin", "higher_is_better")
+#: By which share the left side may be worse where a claim has no margin of its own.
+MARGIN = 0.05
+
 
 @check_type(*SELECTION, *REPORTED)
-def bound(study: Study, check: Mapping, context: Context) -> BootstrapValues:
+def bound(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> BootstrapValues:
     """Check the ratio left / right, or what `measure_ratios` takes instead."""
     return measure_ratios(study, check, context)
 
 
 @check_type(*SELECTION, *REPORTED, *STATISTIC)
-def statistic(study: Study, check: Mapping, context: Context) -> BootstrapValues:
+def statistic(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> BootstrapValues:
     """Check one number about all cases, or about those of each value of `per` columns.
 
     `statistic` is an expression in `value`, which is the ratio left / right (see
@@ -86,36 +106,29 @@ def _evaluate_groups(
 ) -> BootstrapValues:
     """Evaluate a statistic on the cases of each group."""
     cases = bootstrap.cases
-    groups = [((), cases)]
-    if names:
-        groups = cases.groupby(list(names), sort=False)
+    groups = cases.groupby(list(names), sort=False) if names else [((), cases)]
     limit = check.get("at_most", np.inf)
-    columns = []
-    keys = []
-    seeds = []
     missing = bootstrap.missing
-    complete = []
-    reasons = []
+    found = []
     for group, members in groups:
         key = dict(zip(names, group, strict=True))
         values = bootstrap.values[:, members.index]
         try:
             column = _evaluate_statistic(check["statistic"], values, members)
-            reasons.append(_why_undecided(check, column[0], values[:1], members))
+            reason = _why_undecided(check, column[0], values[:1], members)
         except MissingRows as few:
             case = f"{describe_case(pd.Series(key))}: " if key else ""
             missing = join_texts(missing, f"{case}{few}")
             continue
-        columns.append(column)
-        keys.append(key)
-        seeds.append(bootstrap.seeds[members.index].min())
         is_above = check.get("increasing") and column[0] > limit
         has_all = not bootstrap.missing if n_cases is None else len(members) == n_cases
         has_all &= bootstrap.complete[members.index].all()
-        complete.append(is_above or has_all)
-    if not columns:
+        seeds = bootstrap.seeds[members.index].min()
+        found.append((column, key, seeds, is_above or has_all, reason))
+    if not found:
         raise MissingRows(missing)
 
+    columns, keys, seeds, complete, reasons = zip(*found, strict=True)
     values = np.column_stack(columns)
     joint = replace(
         bootstrap,
@@ -129,25 +142,28 @@ def _evaluate_groups(
         undecided=" ".join(dict.fromkeys(filter(None, reasons))),
         decidable=np.array([not reason for reason in reasons]),
     )
-    if not names:
-        return _show_cases(joint, bootstrap)
-    if values.dtype == bool:
-        counts = f"{check['name']} in {values[0].sum()} of {len(columns)}"
-        joint = replace(joint, text=counts)
-    return joint
+    is_truth = values.dtype == bool
+    if names:
+        counts = f"{joint.name} in {values[0].sum()} of {len(found)}"
+        return replace(joint, text=counts) if is_truth else joint
 
-
-def _show_cases(joint: BootstrapValues, bootstrap: BootstrapValues) -> BootstrapValues:
-    """Give a single number of all cases these as its evidence."""
-    cases = bootstrap.cases
+    # A single number has all cases as its evidence.
     low, high = estimate(bootstrap.values, bootstrap.seeds, log=True).interval()
     evidence = cases.assign(
-        value=bootstrap.values[0], low=low, high=high, **bootstrap.extra_columns
+        value=bootstrap.values[0],
+        low=low,
+        high=high,
+        **bootstrap.extra_columns,
     )
     text = _describe_ranges(cases)
-    if joint.values.dtype == bool:
+    if is_truth:
         text = f"{joint.name}: {_describe_ranges(evidence)}"
-    return replace(joint, cases=cases.iloc[:1], evidence=evidence, text=text)
+    return replace(
+        joint,
+        cases=cases.iloc[:1],
+        evidence=evidence,
+        text=text,
+    )
 
 
 def _describe_ranges(cases: pd.DataFrame) -> str:
@@ -160,7 +176,10 @@ def _describe_ranges(cases: pd.DataFrame) -> str:
 
 
 def _why_undecided(
-    check: Mapping, number: float, values: np.ndarray, cases: pd.DataFrame
+    check: Mapping,
+    number: float,
+    values: np.ndarray,
+    cases: pd.DataFrame,
 ) -> str:
     """Say why a number on the sample decides nothing; empty where it does."""
     for condition in check.get("undecided", ()):
@@ -211,3 +230,100 @@ def _evaluate_statistic(
         "loss": loss,
     }
     return evaluate_expression(expression, columns | known)
+
+
+# Orderings
+
+
+@check_type(*SELECTION, *ORDER)
+def ordering(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> BootstrapValues:
+    """Check that left is no worse than right by more than the `margin`.
+
+    The value is the ratio of the two means, of better over worse with
+    `higher_is_better`. Where a mean is not above zero, as silhouettes are not, it is
+    one plus the difference as a share of the right mean. A `strict` claim has no margin
+    and needs a value below one.
+    """
+    return measure_order(find_pairs(study, check, context), check)
+
+
+@check_type(*SELECTION, *ORDER, "along", "steps")
+def improving(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> BootstrapValues:
+    """Check that the metric does not get worse from one value of `along` to the next.
+
+    See `ordering`.
+    """
+    pairs = find_pairs(study, check, context)
+    along = check["along"]
+    # Compare the left side at each value of the column with that at the value before.
+    datasets = pairs.matrix.cells["dataset"].to_numpy()
+    rows = pairs.rows.assign(dataset=datasets[pairs.rows["left"]])
+    sides = dict(tuple(rows.groupby("comparison")))
+    names = [name for name in pairs.keys.columns if name not in (along, "right")]
+    keys = []
+    steps = []
+    for group, members in pairs.keys.groupby(names, sort=False):
+        key = dict(zip(names, group, strict=True)) | {"right": "the value before"}
+        values = members[along].astype(float).sort_values()
+        for before, after in pairwise(values.index):
+            step = f"{members[along][before]} to {members[along][after]}"
+            earlier = sides[before].set_index("dataset")["left"]
+            later = sides[after]
+            # Both values must be stored of a data set.
+            right = later["dataset"].map(earlier)
+            later = later.assign(right=right).dropna(subset="right")
+            if len(later):
+                keys.append(key | {along: step})
+                steps.append(later.assign(comparison=len(steps)))
+    if not steps:
+        raise MissingRows(f"only one value of {along} is stored")
+
+    rows = pd.concat(steps, ignore_index=True).drop(columns="dataset")
+    n_steps = len(steps)
+    few = f"{n_steps} of {check['steps']} steps available"
+    steps = replace(
+        pairs,
+        keys=pd.DataFrame(keys),
+        rows=rows.astype(int),
+        missing=few if n_steps < check["steps"] else "",
+        complete=np.ones(n_steps, dtype=bool),
+    )
+    return measure_order(steps, check)
+
+
+def measure_order(
+    pairs: Pairs,
+    check: Mapping,
+) -> BootstrapValues:
+    """Measure how much worse the left side of each comparison is; see `ordering`."""
+    left, right = map(pairs.resample, _SIDES)
+    # Costs are compared by their ratio, and so are positive scores.
+    sign = -1.0 if check.get("higher_is_better") else 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = (left / right) ** sign
+        shifted = 1 + sign * (left - right) / np.abs(right)
+    is_positive = ((left > 0) & (right > 0)).all(axis=0)
+    values = np.where(is_positive, ratio, shifted)
+    values = np.where(left == right, 1.0, values)
+
+    bounds = {"at_most": 1 + check.get("margin", MARGIN)}
+    if check.get("strict"):
+        bounds = {"below": 1.0}
+    return BootstrapValues(
+        values,
+        pairs.keys,
+        pairs.shared_seeds,
+        pairs.missing,
+        "Ratio",
+        pairs.complete,
+        {"left_mean": left[0], "right_mean": right[0]},
+        bounds=bounds,
+    )

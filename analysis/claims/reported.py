@@ -134,7 +134,10 @@ def list_cells(reported: Mapping) -> list[Mapping]:
     ]
 
 
-def compare_reported(study: Study, reported: Mapping) -> pd.DataFrame:
+def compare_reported(
+    study: Study,
+    reported: Mapping,
+) -> pd.DataFrame:
     """Compare every reported number with the stored one.
 
     Parameters
@@ -153,15 +156,14 @@ def compare_reported(study: Study, reported: Mapping) -> pd.DataFrame:
         is counted in), `ratio` (measured over reported), `verdict`, `reason` (why it
         cannot be compared), `note`, `epsilon`, `epsilon_spent`, `adjacency`.
     """
-    numbers = []
-    for cell in list_cells(reported):
-        place = {name: cell[name] for name in PLACE if name in cell}
-        metrics = [name for name in cell if name not in PLACE]
-        numbers += [
-            place | {"metric": name, "reported": cell[name]} for name in metrics
-        ]
+    numbers = [
+        {name: cell[name] for name in PLACE if name in cell}
+        | {"metric": metric, "reported": text}
+        for cell in list_cells(reported)
+        for metric, text in cell.items()
+        if metric not in PLACE
+    ]
     table = pd.DataFrame(numbers)
-
     metrics = table["metric"].unique()
     stored = pd.concat([_measure(study, reported, metric) for metric in metrics])
     table = table.merge(stored, on=["dataset", "method", "metric"], how="left")
@@ -205,11 +207,20 @@ def _judge_number(
     value = parse(row["reported"])
     mean = row["mean"]
     is_measured = np.isfinite(mean)
-    margin = _find_margin(row, value, reported) if is_measured else np.nan
+    # Standard errors of the reported mean, of the measured one and of a fixed sample.
+    largest = value.largest_deviation
+    deviation = row["deviation"] if np.isnan(largest) else largest
+    errors = [
+        deviation / np.sqrt(reported["runs"]),
+        np.nan_to_num(row["deviation"]) / np.sqrt(max(row["seeds"], 1)),
+        SAMPLE_ERRORS.get(row["metric"], 0.0),
+    ]
+    n_errors = reported.get("standard_errors", STANDARD_ERRORS)
+    margin = n_errors * np.linalg.norm(errors) + value.unit / 2
     row = row | {
         "reported_mean": value.mean,
         "reported_deviation": value.deviation,
-        "margin": margin,
+        "margin": margin if is_measured else np.nan,
         "ratio": mean / value.mean if value.mean else np.nan,
         "note": _find_reason(reported.get("notes", ()), row),
     }
@@ -233,23 +244,10 @@ def _judge_number(
     return row | {"verdict": verdict, "reason": reason}
 
 
-def _find_margin(row: Mapping, value: ReportedNumber, reported: Mapping) -> float:
-    """Return the difference that sampling error and rounding explain."""
-    deviation = np.nan_to_num(row["deviation"])
-    reported_deviation = value.largest_deviation
-    if np.isnan(reported_deviation):
-        reported_deviation = row["deviation"]
-    # Standard errors of the reported mean, of the measured one and of a fixed sample.
-    errors = [
-        reported_deviation / np.sqrt(reported["runs"]),
-        deviation / np.sqrt(max(row["seeds"], 1)),
-        SAMPLE_ERRORS.get(row["metric"], 0.0),
-    ]
-    n_errors = reported.get("standard_errors", STANDARD_ERRORS)
-    return n_errors * np.linalg.norm(errors) + value.unit / 2
-
-
-def _find_reason(rules: Sequence[Mapping], row: Mapping) -> str:
+def _find_reason(
+    rules: Sequence[Mapping],
+    row: Mapping,
+) -> str:
     """Reason of the first rule that concerns a cell; rules without keys concern all."""
     for rule in rules:
         concerned = [
@@ -262,7 +260,9 @@ def _find_reason(rules: Sequence[Mapping], row: Mapping) -> str:
 
 
 def with_means(
-    table: pd.DataFrame, cells: Sequence[Mapping], metric: str
+    table: pd.DataFrame,
+    cells: Sequence[Mapping],
+    metric: str,
 ) -> pd.DataFrame:
     """Add the reported means of a metric as `reported`, by data set and method."""
     keys = ["dataset", "method"]
@@ -271,14 +271,36 @@ def with_means(
     return table.merge(means, on=keys, how="left")
 
 
-def counts_text(verdicts: pd.Series, separator: str = "; ") -> str:
+def with_stored_sizes(
+    reported: Sequence[Mapping],
+    cells: pd.DataFrame,
+    columns: Sequence[str],
+) -> pd.DataFrame:
+    """Add what is stored of data sets to their reported sizes, ``<name>_reported``."""
+    stored = cells[["dataset", *columns]].drop_duplicates("dataset")
+    suffixes = ("_reported", "")
+    return pd.DataFrame(reported).merge(
+        stored,
+        on="dataset",
+        how="left",
+        suffixes=suffixes,
+    )
+
+
+def counts_text(
+    verdicts: pd.Series,
+    separator: str = "; ",
+) -> str:
     """Say how many numbers have each verdict."""
     counts = verdicts.value_counts()
     texts = [f"{count} {name}" for name, count in counts.items()]
     return separator.join(texts)
 
 
-def is_near(row: Mapping, share: float) -> bool:
+def is_near(
+    row: Mapping,
+    share: float,
+) -> bool:
     """Tell whether a measured mean is near the reported one, or rounds to a zero."""
     reported_mean = row["reported_mean"]
     allowed = share * abs(reported_mean) or parse(row["reported"]).unit / 2

@@ -16,7 +16,6 @@ from pkm.analysis.claims.claim import (
     list_variants,
     read_claims,
 )
-from pkm.analysis.claims.decisions import agree, decide
 from pkm.analysis.claims.findings import (
     CHECK_TYPES,
     HOLDS,
@@ -34,6 +33,8 @@ from pkm.analysis.claims.findings import (
     Context,
     Finding,
     MissingRows,
+    agree,
+    decide,
     join_texts,
 )
 from pkm.analysis.tables.study import Study
@@ -107,7 +108,11 @@ def prepare(
     return study, Context(content["sets"], gaps, content["reported"])
 
 
-def evaluate_check(study: Study, check: Mapping, context: Context) -> Finding:
+def evaluate_check(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
     """Evaluate one check, and state the verdicts of its variants."""
     finding = _qualify(_evaluate_one(study, check, context), check)
     if finding.verdict in UNJUDGED:
@@ -121,7 +126,11 @@ def evaluate_check(study: Study, check: Mapping, context: Context) -> Finding:
     return replace(finding, summary=" ".join(texts))
 
 
-def _evaluate_one(study: Study, check: Mapping, context: Context) -> Finding:
+def _evaluate_one(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
     """Evaluate one check without its variants."""
     if check["type"] == "all_of":
         findings = [evaluate_check(study, entry, context) for entry in check["parts"]]
@@ -137,7 +146,10 @@ def _evaluate_one(study: Study, check: Mapping, context: Context) -> Finding:
     return finding
 
 
-def _qualify(finding: Finding, check: Mapping) -> Finding:
+def _qualify(
+    finding: Finding,
+    check: Mapping,
+) -> Finding:
     """Weaken a verdict where the check says what it cannot decide."""
     verdict = finding.verdict
     text = check.get("not_comparable")

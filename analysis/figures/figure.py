@@ -19,7 +19,7 @@ from pkm.names import suggestion
 
 #: Lines by matplotlib's words for them; empty for none.
 LINESTYLES = ("-", "--", ":", "")
-Entries = Mapping[str, Any]
+Entries = Mapping
 Texts = tuple[str, ...]
 
 
@@ -86,6 +86,7 @@ class FigureSpec:
     compare: Entries = _empty()
     frame: str = ""
     transform: str = ""
+    columns: Entries = _empty()
     expected: Entries = _empty()
     reported: Texts = ()
 
@@ -147,7 +148,10 @@ class FigureSpec:
     def __str__(self) -> str:
         return f"figure {self.name} of {self.paper}"
 
-    def part(self, panel: str) -> "FigureSpec":
+    def part(
+        self,
+        panel: str,
+    ) -> "FigureSpec":
         """Return the specification of one panel: this one with what the panel changes.
 
         Keys of `compare` that the panel does not name stay.
@@ -159,7 +163,10 @@ class FigureSpec:
         changes["compare"] = {**self.compare, **changes.get("compare", {})}
         return replace(self, **({"panels": {}} | changes))
 
-    def in_style(self, style: str) -> "FigureSpec":
+    def in_style(
+        self,
+        style: str,
+    ) -> "FigureSpec":
         """Return the specification in a style: ``paper`` has what `in_paper` changes.
 
         Styles of hues that it does not name stay.
@@ -171,7 +178,10 @@ class FigureSpec:
             changes["styles"] = {**self.styles, **changes.get("styles", {})}
         return replace(self, **changes)
 
-    def function(self, name: str) -> Callable:
+    def function(
+        self,
+        name: str,
+    ) -> Callable:
         """Return a function of ``analysis/papers/<paper>.py`` by its name."""
         module = f"pkm.analysis.papers.{self.paper.replace('-', '_')}"
         try:
@@ -179,7 +189,10 @@ class FigureSpec:
         except (ImportError, AttributeError) as error:
             raise ValueError(f"{self}: no function {name!r} in {module}") from error
 
-    def format_name(self, value: Any) -> str:
+    def format_name(
+        self,
+        value: Any,
+    ) -> str:
         """Return how a data set, a metric or any other value is written."""
         if value in self.titles:
             return self.titles[value]
@@ -189,7 +202,10 @@ class FigureSpec:
         return column.label if column else str(value)
 
 
-def in_order(names: Iterable[str], order: Iterable[str]) -> list[str]:
+def in_order(
+    names: Iterable[str],
+    order: Iterable[str],
+) -> list[str]:
     """Return names without duplicates: those of `order` in that order, then the others.
 
     Examples
@@ -205,7 +221,10 @@ _HINTS = get_type_hints(FigureSpec)
 del _HINTS["paper"]
 
 
-def checked(where: str, entry: Entries) -> dict[str, Any]:
+def checked(
+    where: str,
+    entry: Entries,
+) -> dict:
     """Return the keys of a figure with the types of their fields.
 
     Raises

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.claims.claim import adapt_study, read_claims
-from pkm.analysis.claims.comparisons import divide_pairs, find_pairs
+from pkm.analysis.claims.comparisons import divide_pairs, find_pairs, with_columns
 from pkm.analysis.claims.findings import NO_GAPS, Context, MissingRows
 from pkm.analysis.claims.reported import list_cells, with_means
 from pkm.analysis.figures.figure import FigureSpec, in_order
@@ -26,7 +26,6 @@ from pkm.analysis.figures.texts import (
     DASH,
     count_text,
     epsilon_label,
-    incomparable_texts,
     interval_text,
     not_run_texts,
     short_exponents,
@@ -90,7 +89,7 @@ class FigureData:
     table: pd.DataFrame
     cells: pd.DataFrame | None = None
     missing: tuple[str, ...] | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping = field(default_factory=dict)
     printed: pd.DataFrame | None = None
 
     @property
@@ -106,67 +105,70 @@ class FigureData:
         return self.table[np.isfinite(self.table["value"].astype(float))]
 
 
-def make_figure_data(study: Study, spec: FigureSpec) -> FigureData:
+def make_figure_data(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Return what a figure shows of a study."""
     study, _ = adapt_study(study, NO_GAPS, spec.paper)
     data = _call(study, spec) if spec.frame else select(study, spec)
     if spec.reported:
-        data = replace(data, table=_add_reported(data.table, spec))
+        # The means that the paper reports of the first metric, by data set and method.
+        entries = read_claims(spec.paper)["reported"]
+        refuse_unknown(spec.reported, entries, f"{spec}: reported")
+        cells = [cell for name in spec.reported for cell in list_cells(entries[name])]
+        data = replace(data, table=with_means(data.table, cells, spec.metric[0]))
     if spec.transform and len(data.table):
         transform = spec.function(spec.transform)
         data = replace(data, table=transform(data.table))
+    if len(data.table):
+        data = replace(data, table=with_columns(data.table, spec.columns))
     if data.missing is None:
         data = replace(data, missing=find_missing(data, spec))
     return data
 
 
-def _call(study: Study, spec: FigureSpec) -> FigureData:
+def _call(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Return what the function of a figure or a panel makes."""
     result = spec.function(spec.frame)(study, spec)
     return result if isinstance(result, FigureData) else FigureData(result)
 
 
-def _add_reported(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
-    """Add the means that the paper reports of the first metric, by set and method."""
-    entries = read_claims(spec.paper)["reported"]
-    refuse_unknown(spec.reported, entries, f"{spec}: reported")
-    cells = [cell for name in spec.reported for cell in list_cells(entries[name])]
-    return with_means(table, cells, spec.metric[0])
-
-
 # Selection
 
 
-def select(study: Study, spec: FigureSpec) -> FigureData:
+def select(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Select the rows of all panels: one selection cut by `panel`, or one a panel."""
-    if spec.panel or not spec.panels:
-        parts = [_select_rows(study, spec)]
-    else:
-        parts = [_select_panel(study, spec, name) for name in spec.panels]
+    parts = []
+    for name in () if spec.panel else spec.panels:
+        panel = spec.part(name)
+        part = (_call if panel.frame else _select_rows)(study, panel)
+        parts.append(replace(part, table=part.table.assign(panel=name)))
+    parts = parts or [_select_rows(study, spec)]
     table = _concat([part.table for part in parts])
-    cells = _concat([part.source for part in parts])
-    data = FigureData(table, cells)
+    data = FigureData(table, _concat([part.source for part in parts]))
     missing = [text for part in parts for text in part.missing or ()]
     return replace(data, missing=(*find_missing(data, spec), *dict.fromkeys(missing)))
 
 
-def _select_panel(
+def _select_rows(
     study: Study,
     spec: FigureSpec,
-    name: str,
 ) -> FigureData:
-    panel_spec = spec.part(name)
-    select_panel = _call if panel_spec.frame else _select_rows
-    data = select_panel(study, panel_spec)
-    return replace(data, table=data.table.assign(panel=name))
-
-
-def _select_rows(study: Study, spec: FigureSpec) -> FigureData:
     """Select rows of a figure or a panel; `missing` is what rows cannot show."""
     return compare(study, spec) if spec.compare else summarize(study, spec)
 
 
-def compare(study: Study, spec: FigureSpec) -> FigureData:
+def compare(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Compare cells as a claim does: `compare` has keys of a check.
 
     A comparison has the columns that all cells of its left side share, `datasets`, how
@@ -204,7 +206,10 @@ def compare(study: Study, spec: FigureSpec) -> FigureData:
     return FigureData(assign_channels(table, spec), cells.iloc[used], missing)
 
 
-def summarize(study: Study, spec: FigureSpec) -> FigureData:
+def summarize(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Summarize the cells that a specification selects.
 
     `missing` names the methods that may not share an axis with the others.
@@ -222,18 +227,28 @@ def summarize(study: Study, spec: FigureSpec) -> FigureData:
             name: table[name].mode().tolist() if value == MOST_COMMON else value
             for name, value in spec.where.items()
         }
-        table = table[matches(table, selector)]
         if spec.methods:
-            table = table[table["method"].isin(spec.methods)]
-        elif not spec.curves:
-            others = incomparable_methods(table)
-            missing = incomparable_texts(map(MethodStyles(table).label, others))
+            selector["method"] = spec.methods
+        table = table[matches(table, selector)]
+        if not (spec.methods or spec.curves):
+            # Others than the most common adjacency and trust may not share an axis.
+            private = table[table["notion"] != "none"]
+            models = private["adjacency"].str.cat(private["trust"], sep="/")
+            is_common = models.isin(models.mode().iloc[:1])
+            others = sorted(set(private.loc[~is_common, "method"]))
+            missing = tuple(
+                f"{label}: another adjacency or trust model, not on this axis"
+                for label in map(MethodStyles(table).label, others)
+            )
             table = table[~table["method"].isin(others)]
         tables.append(table)
     return FigureData(assign_channels(_concat(tables), spec), missing=missing)
 
 
-def assign_channels(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+def assign_channels(
+    table: pd.DataFrame,
+    spec: FigureSpec,
+) -> pd.DataFrame:
     """Add the columns `CHANNELS`, by which each row of a table is drawn.
 
     Raises
@@ -247,70 +262,47 @@ def assign_channels(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     if len(table):
         refuse_unknown(used, table, f"{spec}: column")
 
-    hue = table.get(spec.hue)
+    table = table.assign(hue=table.get(spec.hue))
     if spec.curves:
-        curves = []
-        for name, selector in spec.curves.items():
-            curve = table[matches(table, selector)]
-            curves.append(curve.assign(hue=name))
-        table = _concat(curves)
-        hue = table["hue"]
+        curves = spec.curves.items()
+        table = _concat(
+            [table[matches(table, cells)].assign(hue=name) for name, cells in curves]
+        )
     missing = pd.Series(np.nan, table.index)
-    columns = {}
-    for name, column in channels.items():
-        columns[name] = table.get(column, missing).infer_objects()
-    table = table.assign(hue=hue, **columns)
+    columns = {
+        name: table.get(column, missing).infer_objects()
+        for name, column in channels.items()
+    }
+    table = table.assign(**columns)
     if spec.kind == "lines":
         table["x"] = pd.to_numeric(table["x"], errors="coerce")
-    if spec.panel:
-        table["panel"] = _join_panels(table, spec)
-    tooltip = () if spec.frame else HOVER_COLUMNS
-    names = [
-        *CHANNELS,
-        *CELL_COLUMNS,
-        *used,
-        *spec.extra_columns,
-        *HIDDEN,
-        *STATISTICS,
-        *tooltip,
-    ]
-    return table.filter(dict.fromkeys(names)).reset_index(drop=True)
-
-
-def _join_panels(table: pd.DataFrame, spec: FigureSpec) -> pd.Series | None:
-    """Name the panel of each row: a column's value, or those of several in order."""
     if len(spec.panel) == 1:
-        return table.get(spec.panel[0])
-    names = [table[column].map(spec.format_name) for column in spec.panel]
-    joined = names[0].str.cat(names[1:], sep=": ")
-    orders = [in_order(column, spec.titles.values()) for column in names]
-    return joined.astype(pd.CategoricalDtype(map(": ".join, product(*orders))))
+        table["panel"] = table.get(spec.panel[0])
+    elif spec.panel:
+        # The values of several columns, in the order of the columns.
+        names = [table[column].map(spec.format_name) for column in spec.panel]
+        orders = [in_order(column, spec.titles.values()) for column in names]
+        order = list(map(": ".join, product(*orders)))
+        table["panel"] = pd.Categorical(names[0].str.cat(names[1:], sep=": "), order)
+    tooltip = () if spec.frame else HOVER_COLUMNS
+    names = [*CHANNELS, *CELL_COLUMNS, *used, *spec.extra_columns, *HIDDEN]
+    return table.filter(dict.fromkeys([*names, *STATISTICS, *tooltip])).reset_index(
+        drop=True
+    )
 
 
 def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     stored = [table for table in tables if len(table)]
-    if not stored:
-        return tables[0].iloc[:0]
-    return pd.concat(stored, ignore_index=True)
-
-
-def incomparable_methods(cells: pd.DataFrame) -> list[str]:
-    """Return the methods that may not share an epsilon axis with the others.
-
-    The others are those under the most common adjacency and trust model, with the
-    non-private ones.
-    """
-    private = cells[cells["notion"] != "none"]
-    models = private["adjacency"].str.cat(private["trust"], sep="/")
-    most_common = models.mode().iloc[:1]
-    others = private[~models.isin(most_common)]
-    return sorted(set(others["method"]))
+    return pd.concat(stored or [tables[0].iloc[:0]], ignore_index=True)
 
 
 # Statistics
 
 
-def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
+def statistics(
+    matrix: SeedMatrix,
+    spec: FigureSpec,
+) -> dict[str, np.ndarray]:
     """Summarize every cell of a matrix over its seeds.
 
     Returns
@@ -348,7 +340,10 @@ def statistics(matrix: SeedMatrix, spec: FigureSpec) -> dict[str, np.ndarray]:
 # What is not shown
 
 
-def panel_names(table: pd.DataFrame, spec: FigureSpec) -> list[str]:
+def panel_names(
+    table: pd.DataFrame,
+    spec: FigureSpec,
+) -> list[str]:
     """Return the panels of a table: those of the specification, then the others.
 
     Data sets are in the order of their titles, categories in their own.
@@ -367,7 +362,10 @@ def expected_panels(spec: FigureSpec) -> list[str]:
     return list(spec.panels)
 
 
-def find_missing(data: FigureData, spec: FigureSpec) -> tuple[str, ...]:
+def find_missing(
+    data: FigureData,
+    spec: FigureSpec,
+) -> tuple[str, ...]:
     """Say which panels have no rows, and which curves lack some of the others."""
     drawn = data.drawn
     if not len(drawn):
@@ -382,8 +380,7 @@ def find_missing(data: FigureData, spec: FigureSpec) -> tuple[str, ...]:
     changes = spec.styles if isinstance(spec.styles, Mapping) else {}
     for hue in spec.curves or (spec.methods if by_method else ()):
         label = hue if spec.curves else MethodStyles(data.source).label(hue)
-        change = changes.get(hue) or {}
-        label = change.get("label", label)
+        label = (changes.get(hue) or {}).get("label", label)
         rows = drawn[drawn["hue"] == hue]
         stored = set(rows.get("panel", [""] * len(rows)))
         places = [spec.part(name).title for name in panels if name not in stored]
@@ -394,12 +391,18 @@ def find_missing(data: FigureData, spec: FigureSpec) -> tuple[str, ...]:
     return not_run_texts(names)
 
 
-def _missing_values(data: FigureData, spec: FigureSpec) -> list[str]:
+def _missing_values(
+    data: FigureData,
+    spec: FigureSpec,
+) -> list[str]:
     """List the expected values without rows, per value of the first column."""
     drawn = data.drawn
     styles = MethodStyles(data.source)
 
-    def label(column: str, value: Any) -> str:
+    def label(
+        column: str,
+        value: Any,
+    ) -> str:
         return styles.label(value) if column == "method" else spec.format_name(value)
 
     (first, expected), *others = spec.expected.items()
@@ -417,16 +420,17 @@ def _missing_values(data: FigureData, spec: FigureSpec) -> list[str]:
 # Texts
 
 
-def caption_fields(data: FigureData, spec: FigureSpec) -> "Fields":
+def caption_fields(
+    data: FigureData,
+    spec: FigureSpec,
+) -> "Fields":
     """Return the fields that captions and axis labels may name."""
     drawn = data.drawn
     panels = panel_names(drawn, spec) if len(drawn) else []
     n_expected = len({*panels, *expected_panels(spec)})
-    count = f"{len(panels)}"
-    if len(panels) < n_expected:
-        count += f" of {n_expected}"
-    fields = {"sets": f"{count} data set{'' if n_expected == 1 else 's'}"}
-
+    lacking = f" of {n_expected}" if len(panels) < n_expected else ""
+    plural = "" if n_expected == 1 else "s"
+    fields = {"sets": f"{len(panels)}{lacking} data set{plural}"}
     if "left_out" in drawn:
         left_out = drawn["left_out"]
         n_cells = (left_out > 0).sum()
@@ -434,8 +438,7 @@ def caption_fields(data: FigureData, spec: FigureSpec) -> "Fields":
         fields["left_out"] = text if n_cells else ""
     if "seeds" in drawn:
         seeds = drawn["seeds"].dropna()
-        fields["seeds"] = count_text(seeds)
-        fields["runs"] = count_text(seeds, "runs")
+        fields |= {"seeds": count_text(seeds), "runs": count_text(seeds, "runs")}
     return Fields(fields | dict(data.fields), drawn, data.source, str(spec))
 
 
@@ -447,7 +450,7 @@ class Fields(dict):
 
     def __init__(
         self,
-        known: Mapping[str, Any],
+        known: Mapping,
         table: pd.DataFrame,
         cells: pd.DataFrame,
         location: str,
@@ -456,7 +459,10 @@ class Fields(dict):
         self._location = location
         self._tables = (table, cells)
 
-    def __missing__(self, name: str) -> str:
+    def __missing__(
+        self,
+        name: str,
+    ) -> str:
         table, cells = self._tables
         if name == "epsilon_axis":
             return epsilon_label(cells) if len(cells) else ""
@@ -486,7 +492,10 @@ def values_text(values: pd.Series) -> str:
     return ", ".join(texts)
 
 
-def sentences(templates: Iterable[str], fields: Mapping[str, Any]) -> list[str]:
+def sentences(
+    templates: Iterable[str],
+    fields: Mapping,
+) -> list[str]:
     """Fill in sentences; one with an empty field is left out.
 
     Examples
@@ -520,7 +529,10 @@ class _Numbers(string.Formatter):
         return super().format_field(value, format_spec)
 
 
-def number_text(template: str, row: Mapping[str, Any]) -> str:
+def number_text(
+    template: str,
+    row: Mapping,
+) -> str:
     """Format numbers of a row; intervals that are unknown are left out.
 
     ``{interval}`` is ``value ± half_width``, down to two digits of the half-width.
@@ -533,16 +545,17 @@ def number_text(template: str, row: Mapping[str, Any]) -> str:
     >>> number_text("{interval}", {"value": 0.5123, "half_width": 0.01})
     '0.512 ± 0.010'
     """
-    value = row.get("value", np.nan)
-    half_width = row.get("half_width", np.nan)
-    interval = interval_text(value, half_width)
+    numbers = (row.get(name, np.nan) for name in ("value", "half_width"))
+    interval = interval_text(*numbers)
     text = _Numbers().format(template, **{**row, "interval": interval})
     unknown_interval = rf" ± {DASH}| \[({DASH}, .*|.*, {DASH})\]"
     return re.sub(unknown_interval, "", short_exponents(text))
 
 
 def print_table(
-    data: FigureData, spec: FigureSpec, labels: Mapping[Any, str]
+    data: FigureData,
+    spec: FigureSpec,
+    labels: Mapping[Any, str],
 ) -> pd.DataFrame:
     """Lay a table out for print: one column per hue, one row per panel and x.
 
@@ -552,13 +565,28 @@ def print_table(
         return data.printed
     if spec.print_lines:
         return print_rows(data.table, spec)
-    headings = dict(spec.print_rows) or _choose_headings(data.table, spec)
+    panel = "data set" if spec.panel == ("dataset",) else "panel"
+    headings = spec.print_rows or {
+        name: panel if name == "panel" else getattr(spec, name) or name
+        for name in data.table.filter(CHANNELS)
+        if name != spec.print_columns
+    }
+    index = list(headings.values())
     if not len(data.table):
-        return pd.DataFrame(columns=list(headings.values()))
-    table = _keep_ends(data.table) if spec.print_ends else data.table
-    styles = MethodStyles(data.source) if "method" in data.source else {}
+        return pd.DataFrame(columns=index)
+    table = data.table
+    if spec.print_ends:
+        # The rows at the smallest and the largest x of each curve.
+        curves = list(table.filter(CHANNELS[:-1]))
+        find_end = table.groupby(curves, dropna=False)["x"].transform
+        x = table["x"]
+        table = table[(x == find_end("min")) | (x == find_end("max"))]
+    styles = MethodStyles(data.source)
 
-    def label(value: Any, column: str) -> str:
+    def label(
+        value: Any,
+        column: str,
+    ) -> str:
         if column == "panel":
             return spec.part(value).title
         if column == "hue":
@@ -567,7 +595,7 @@ def print_table(
             return styles[value].label
         return DASH if pd.isna(value) else spec.format_name(value)
 
-    printed = pd.DataFrame(index=table.index)
+    printed = pd.DataFrame()
     for column, heading in headings.items():
         printed[heading] = [label(value, column) for value in table[column]]
     rows = table.to_dict("records")
@@ -575,47 +603,28 @@ def print_table(
 
     across = spec.print_columns
     if across not in table:
-        return printed.reset_index(drop=True)
+        return printed
     printed["across"] = [label(value, across) for value in table[across]]
-    index = list(headings.values())
-    wide = printed.pivot_table("value", index, "across", aggfunc="first", sort=False)
+    wide = printed.pivot_table(
+        "value",
+        index,
+        "across",
+        aggfunc="first",
+        sort=False,
+    )
     return wide.fillna(DASH).reset_index().rename_axis(columns=None)
 
 
-def _choose_headings(table: pd.DataFrame, spec: FigureSpec) -> dict[str, str]:
-    """Choose the printed channels of a table, each with its heading."""
-    channels = [name for name in CHANNELS if name in table]
-    headings = {}
-    for name in channels:
-        if name != spec.print_columns:
-            headings[name] = _heading(name, spec)
-    return headings
-
-
-def _heading(channel: str, spec: FigureSpec) -> str:
-    if channel == "panel":
-        return "data set" if spec.panel == ("dataset",) else "panel"
-    return getattr(spec, channel) or channel
-
-
-def _keep_ends(table: pd.DataFrame) -> pd.DataFrame:
-    """Keep the rows at the smallest and the largest x of each curve."""
-    curves = list(table.filter(CHANNELS[:-1]))
-    x = table["x"]
-    places = table.groupby(curves, dropna=False)["x"]
-    is_first = x == places.transform("min")
-    is_last = x == places.transform("max")
-    return table[is_first | is_last]
-
-
-def print_rows(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+def print_rows(
+    table: pd.DataFrame,
+    spec: FigureSpec,
+) -> pd.DataFrame:
     """Print each row of a table by templates for its numbers and names."""
-    printed = []
-    for row in table.to_dict("records"):
-        texts = {
-            name: spec.format_name(value) if isinstance(value, str) else value
-            for name, value in row.items()
-        }
-        templates = spec.print_lines.values()
-        printed.append([number_text(template, texts) for template in templates])
-    return pd.DataFrame(printed, columns=list(spec.print_lines))
+    rows = table.map(
+        lambda value: spec.format_name(value) if isinstance(value, str) else value
+    ).to_dict("records")
+    lines = [
+        [number_text(template, row) for template in spec.print_lines.values()]
+        for row in rows
+    ]
+    return pd.DataFrame(lines, columns=list(spec.print_lines))

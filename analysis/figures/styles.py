@@ -6,30 +6,15 @@ print in grey.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import pandas as pd
 
-#: Lengths of dashes and of gaps in line widths; none of a solid line.
-Dashes = tuple[float, ...]
-DOTTED = (1, 1.5)
-# Markers without a face are those of baselines, which are thin broken lines.
-BASELINE_LINESTYLES: dict[str, Dashes] = {"x": DOTTED, "+": (5, 2)}
-SOUND_LINESTYLE = (4, 1.5)
-VARIATION_LINESTYLE = (2, 1.2)
-# Colors and markers of methods whose rows have none.
-CYCLE = (
-    ("#e69f00", "D"),
-    ("#56b4e9", "v"),
-    ("#7a3e9d", "P"),
-    ("#8a6d1f", "X"),
-    ("#b2182b", "*"),
-    ("#009e73", "o"),
-    ("#0072b2", "^"),
-    ("#d55e00", "s"),
-    ("#cc79a7", "h"),
-    ("#222222", "8"),
-)
+from pkm.yaml_files import read_file
+
+_LOOKS = read_file(Path(__file__).with_suffix(".yaml"))
+#: Colors and markers of methods whose rows have none.
+CYCLE = _LOOKS["cycle"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +38,7 @@ class MethodStyle:
     @property
     def baseline(self) -> bool:
         """Whether the method is one that no useful private method may lose to."""
-        return self.marker in BASELINE_LINESTYLES
+        return self.marker in _LOOKS["baselines"]
 
     @property
     def hollow(self) -> bool:
@@ -61,22 +46,15 @@ class MethodStyle:
         return "(" in self.label
 
     @property
-    def linestyle(self) -> str | Dashes:
+    def linestyle(self) -> str | list[float]:
         """Solid for methods as they are, broken for baselines and variations."""
         if self.baseline:
-            return BASELINE_LINESTYLES[self.marker]
+            return _LOOKS["baselines"][self.marker]
         if not self.hollow:
             return "-"
-        return (
-            SOUND_LINESTYLE if self.label.endswith("(sound)") else VARIATION_LINESTYLE
-        )
+        return _LOOKS["sound" if self.label.endswith("(sound)") else "variation"]
 
-    @property
-    def short_label(self) -> str:
-        """Label without the part in parentheses."""
-        return self.label.split(" (")[0]
-
-    def line(self) -> dict[str, Any]:
+    def line(self) -> dict:
         """Return how a curve is drawn: properties of matplotlib's `Line2D`."""
         width = {"linewidth": 1.0} if self.baseline else {}
         return width | {
@@ -88,6 +66,11 @@ class MethodStyle:
         }
 
 
+def shorten(label: str) -> str:
+    """Return a label without the part in parentheses."""
+    return label.split(" (")[0]
+
+
 class MethodStyles:
     """Styles of the methods of some rows.
 
@@ -97,7 +80,7 @@ class MethodStyles:
     Parameters
     ----------
     cells : DataFrame
-        Columns `method` and, where rows have them, `label`, `color` and `marker`.
+        Columns `method`, `label`, `color` and `marker`, where rows have them.
 
     Examples
     --------
@@ -107,28 +90,35 @@ class MethodStyles:
     ('DPM', 'own method', '#e69f00')
     """
 
-    def __init__(self, cells: pd.DataFrame) -> None:
-        self._styles: dict[str, MethodStyle] = {}
+    def __init__(
+        self,
+        cells: pd.DataFrame,
+    ) -> None:
+        if "method" not in cells:
+            cells = pd.DataFrame({"method": []})
         rows = cells.drop_duplicates("method").sort_values("method").to_dict("records")
+        self._styles = {
+            row["method"]: MethodStyle(row["label"], row["color"], row["marker"])
+            for row in rows
+            if row.get("label")
+        }
         for row in rows:
-            if row.get("label"):
-                style = MethodStyle(row["label"], row["color"], row["marker"])
-                self._styles[row["method"]] = style
-        for row in rows:
-            if row["method"] not in self._styles:
-                self._add(row["method"])
+            self.label(row["method"])
 
-    def __getitem__(self, method: str) -> MethodStyle:
+    def __getitem__(
+        self,
+        method: str,
+    ) -> MethodStyle:
         if method not in self._styles:
-            self._add(method)
+            used = [[style.color, style.marker] for style in self._styles.values()]
+            unused = [pair for pair in CYCLE if pair not in used]
+            color, marker = (unused or CYCLE)[0]
+            self._styles[method] = MethodStyle(method.replace("_", " "), color, marker)
         return self._styles[method]
 
-    def label(self, method: str) -> str:
+    def label(
+        self,
+        method: str,
+    ) -> str:
         """Return the label of a method."""
         return self[method].label
-
-    def _add(self, method: str) -> None:
-        used = {(style.color, style.marker) for style in self._styles.values()}
-        unused = [pair for pair in CYCLE if pair not in used]
-        color, marker = (unused or CYCLE)[0]
-        self._styles[method] = MethodStyle(method.replace("_", " "), color, marker)

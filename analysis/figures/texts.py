@@ -1,12 +1,12 @@
 """Texts that figures share: what is missing, formats of numbers, labels of axes."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.figures.styles import MethodStyles
+from pkm.analysis.figures.styles import MethodStyles, shorten
 
 NO_DATA = "not run: no stored rows"
 DASH = "–"
@@ -29,6 +29,15 @@ def not_run_texts(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{name}: {NO_DATA}" for name in names)
 
 
+def find_unstored(
+    titles: Mapping[str, str],
+    stored: pd.DataFrame,
+) -> tuple[str, ...]:
+    """Say of which data sets, by their titles, nothing is stored."""
+    known = set(stored["dataset"])
+    return not_run_texts(title for name, title in titles.items() if name not in known)
+
+
 def missing_text(missing: Iterable[str]) -> str:
     """Say in one line what a figure does not show; empty if that is nothing.
 
@@ -46,15 +55,20 @@ def missing_text(missing: Iterable[str]) -> str:
     return " ".join(texts)
 
 
-def incomparable_texts(labels: Iterable[str]) -> tuple[str, ...]:
-    """Say of each method that it may not share the epsilon axis."""
-    return tuple(
-        f"{label}: another adjacency or trust model, not on this axis"
-        for label in labels
-    )
+def list_names(
+    names: Sequence[str],
+    most: int,
+    separator: str,
+) -> str:
+    """List names, and say how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
 
 
-def count_text(counts: Iterable[float], unit: str = "seeds") -> str:
+def count_text(
+    counts: Iterable[float],
+    unit: str = "seeds",
+) -> str:
     """Write a range of counts.
 
     Examples
@@ -75,7 +89,10 @@ def format_number(value: float) -> str:
     return f"{value:.3g}" if np.isfinite(value) else DASH
 
 
-def plain_number(value: float, _: object = None) -> str:
+def plain_number(
+    value: float,
+    _: object = None,
+) -> str:
     """Format a number without exponents where it stays short.
 
     Examples
@@ -103,7 +120,10 @@ def short_exponents(text: str) -> str:
     return re.sub(r"(?<=\d)e(-?)\+?0*(?=\d)", r"e\1", text)
 
 
-def short_number(value: float, _: object = None) -> str:
+def short_number(
+    value: float,
+    _: object = None,
+) -> str:
     """Format a tick: thousands as k, millions as M.
 
     Examples
@@ -181,7 +201,8 @@ def epsilon_label(cells: pd.DataFrame) -> str:
     styles = MethodStyles(cells)
     pure_methods = private.loc[private["notion"] == "pure", "method"]
     # Commas separate methods here, not a method from its variation.
-    pure = sorted({styles[name].short_label.replace(",", "") for name in pure_methods})
+    labels = map(styles.label, pure_methods)
+    pure = sorted({shorten(label).replace(",", "") for label in labels})
     deltas = [_delta_text(approximate)] if len(approximate) else []
     if pure:
         deltas.append(f"δ = 0 for {', '.join(pure)}" if deltas else "δ = 0")
@@ -189,8 +210,7 @@ def epsilon_label(cells: pd.DataFrame) -> str:
 
 
 def _delta_text(cells: pd.DataFrame) -> str:
-    delta = cells["delta"].to_numpy(dtype=float)
-    n = cells["n"].to_numpy(dtype=float)
+    delta, n = cells[["delta", "n"]].to_numpy(dtype=float).T
     if np.allclose(delta, 1 / (n * np.log(n)), rtol=1e-6):
         return "δ = 1/(N ln N)"
     if np.allclose(delta, n**-1.5, rtol=1e-6):

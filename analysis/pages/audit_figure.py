@@ -42,9 +42,21 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
         "runs": count_text(runs, "runs") if len(runs) else "",
         "stale": _STALE if any(audit.stale for audit in audits) else "",
     }
-    printed = _formatted(numbers, spec)
-    frame = FigureData(_marks(audits), None, _gaps(audits), fields, printed)
-    return render(frame, spec)
+    bounds = ["lower_bound", "transcript_bound", "epsilon"]
+    texts = numbers.astype(dict.fromkeys(bounds, float)).assign(
+        adjacency=numbers["adjacency"].str.replace("_", "-"),
+        ratio=numbers["largest_ratio"].map(_ratio_text),
+        found_flaws=numbers["found_flaws"].replace("", DASH),
+    )
+    # What was found and no registered flaw explains.
+    gaps = tuple(
+        f"{audit.name}: {finding['view']}, {finding['label']}: {finding['message']}"
+        for audit in audits
+        for finding in audit.findings
+        if not finding["flaw"]
+    )
+    printed = print_rows(texts, spec)
+    return render(FigureData(_marks(audits), None, gaps, fields, printed), spec)
 
 
 def read_spec() -> FigureSpec:
@@ -57,15 +69,11 @@ def _marks(audits: Sequence[Audit]) -> pd.DataFrame:
     """One line for each query and each bound, with its number in full precision."""
     lines = []
     for audit in audits:
-        facts = {
-            "method": audit.method,
-            "variant": audit.variant,
-            "group": ", ".join([audit.name, *audit.found_flaws]),
-        }
+        group = ", ".join([audit.name, *audit.found_flaws])
+        facts = (audit.method, audit.variant, group)
         for query, ratio in audit.tightness.items():
             verdict = audit.query_verdicts.get(query, NO_POWER)
-            line = {"row": query.replace("_", " "), "hue": verdict, "number": ratio}
-            lines.append(facts | line | {"panel": "replay"})
+            lines.append((*facts, query.replace("_", " "), verdict, ratio, "replay"))
         bounds = {
             audit.verdicts.get("blackbox", NO_POWER): audit.lower_bound,
             ALL_RELEASES: audit.transcript_bound,
@@ -73,9 +81,9 @@ def _marks(audits: Sequence[Audit]) -> pd.DataFrame:
         }
         for hue, bound in bounds.items():
             if bound is not None:
-                line = {"row": "", "hue": hue, "number": bound}
-                lines.append(facts | line | {"panel": "blackbox"})
-    marks = pd.DataFrame(lines)
+                lines.append((*facts, "", hue, bound, "blackbox"))
+    columns = ["method", "variant", "group", "row", "hue", "number", "panel"]
+    marks = pd.DataFrame(lines, columns=columns)
     is_outside = (marks["panel"] == "replay") & (marks["number"] > MAX_RATIO)
     return marks.assign(
         value=marks["number"].mask(is_outside, MAX_RATIO),
@@ -89,23 +97,3 @@ def _marks(audits: Sequence[Audit]) -> pd.DataFrame:
 
 def _ratio_text(ratio: float) -> str:
     return "∞" if np.isposinf(ratio) else format_number(ratio)
-
-
-def _formatted(numbers: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
-    bounds = ["lower_bound", "transcript_bound", "epsilon"]
-    texts = numbers.astype(dict.fromkeys(bounds, float)).assign(
-        adjacency=numbers["adjacency"].str.replace("_", "-"),
-        ratio=numbers["largest_ratio"].map(_ratio_text),
-        found_flaws=numbers["found_flaws"].replace("", DASH),
-    )
-    return print_rows(texts, spec)
-
-
-def _gaps(audits: Sequence[Audit]) -> tuple[str, ...]:
-    """Say what was found and no registered flaw explains."""
-    return tuple(
-        f"{audit.name}: {finding['view']}, {finding['label']}: {finding['message']}"
-        for audit in audits
-        for finding in audit.findings
-        if not finding["flaw"]
-    )

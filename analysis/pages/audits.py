@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -160,7 +159,7 @@ def read(path: str | Path) -> dict[tuple[str, str], Audit]:
     return {(audit.target, audit.variant): audit for audit in audits}
 
 
-def parse(record: Mapping[str, Any]) -> Audit:
+def parse(record: Mapping) -> Audit:
     """Return one stored record as an audit; JSON has names for some numbers."""
     names = {column.name for column in fields(Audit)}
     values = {name: value for name, value in record.items() if name in names}
@@ -188,7 +187,10 @@ def find(
     return next(of_target, None)
 
 
-def select(audits: Audits, cells: pd.DataFrame) -> list[Audit]:
+def select(
+    audits: Audits,
+    cells: pd.DataFrame,
+) -> list[Audit]:
     """Audits of the methods of some cells, in the order of the audits."""
     methods = cells[["target", "variant"]].drop_duplicates()
     known = [find(audits, *method) for method in methods.itertuples(index=False)]

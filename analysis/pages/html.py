@@ -37,7 +37,7 @@ def embedded(image: bytes) -> str:
     return base64.b64encode(small.getvalue()).decode()
 
 
-def packed(chart: Mapping[str, Any]) -> str:
+def packed(chart: Mapping) -> str:
     """Return a chart as text for a page: JSON, compressed to a tenth.
 
     Examples

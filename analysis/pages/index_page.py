@@ -2,11 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from pkm.analysis.claims.findings import NOT_RUN, VERDICTS
+from pkm.analysis.figures.texts import list_names
 from pkm.analysis.pages.html import embedded, render
-from pkm.analysis.pages.missing import list_names
 from pkm.analysis.pages.report import SUMMARY
 from pkm.files import atomic_write
 
@@ -43,7 +42,7 @@ def build(folder: str | Path) -> Path:
         )
     # The largest profile comes first, and its pictures count.
     reports.sort(key=lambda report: (report["paper"], -_size(report["profile"])))
-    pictures: dict[str, dict[str, Any]] = {}
+    pictures: dict[str, dict] = {}
     for report in reports:
         for picture in report["pictures"]:
             name = picture["name"]
@@ -62,7 +61,7 @@ def build(folder: str | Path) -> Path:
     return page
 
 
-def read_summaries(folder: Path) -> list[dict[str, Any]]:
+def read_summaries(folder: Path) -> list[dict]:
     """Read the summaries of all reports in a folder; see `read_summary`."""
     return [read_summary(path) for path in sorted(folder.glob(f"*/{SUMMARY}"))]
 
@@ -71,7 +70,7 @@ def _size(profile: str) -> int:
     return PROFILES.index(profile) if profile in PROFILES else -1
 
 
-def read_summary(path: Path) -> dict[str, Any]:
+def read_summary(path: Path) -> dict:
     """Read the summary of a report, and say what it lacks and which command helps."""
     report = json.loads(path.read_text(encoding="utf-8"))
     report |= {
@@ -82,23 +81,20 @@ def read_summary(path: Path) -> dict[str, Any]:
     verb = "reproduce"
     profile = report["profile"]
     missing = sorted(report["missing"], key=lambda line: -line["cells"])
+    lacking = "nothing"
+    has_command = any(line["command"] for line in missing)
     if missing:
         names = list_names([line["datasets"] for line in missing], NAMED, "; ")
         lacking = f"{sum(line['cells'] for line in missing)} cells: {names}"
-        has_command = any(line["command"] for line in missing)
         # Running again downloads what can be had, runs what is not run, and leaves
         # failures alone.
         if all("retry" in line["command"] for line in missing):
             verb = "retry"
-    else:
+    elif profile in PROFILES[:-1] and report["counts"][NOT_RUN]:
         # Say what a larger profile adds.
-        size = _size(profile)
-        profile = PROFILES[size + 1 :][:1] if size >= 0 else ()
-        count = report["counts"][NOT_RUN] if profile else 0
-        has_command = bool(count)
-        lacking = "nothing"
-        if count:
-            (profile,) = profile
-            lacking = f"nothing of this profile; {count} claims need more"
+        has_command = True
+        profile = PROFILES[_size(profile) + 1]
+        count = report["counts"][NOT_RUN]
+        lacking = f"nothing of this profile; {count} claims need more"
     command = f"make {verb} PAPER={report['paper']} PROFILE={profile}"
     return report | {"lacking": lacking, "command": command if has_command else ""}

@@ -1,9 +1,10 @@
 """Planned cells without rows: why, and which command supplies them."""
 
 import re
-from collections.abc import Sequence
 
 import pandas as pd
+
+from pkm.analysis.figures.texts import list_names
 
 #: How many data sets one line names.
 NAMED = 12
@@ -57,17 +58,12 @@ def missing_table(
         for reason, datasets in missing["dataset"].groupby(reasons, sort=False)
     ]
     table = pd.DataFrame(lines, columns=COLUMNS)
-    return table.sort_values("cells", ascending=False, kind="stable", ignore_index=True)
-
-
-def list_names(
-    names: Sequence[str],
-    most: int,
-    separator: str,
-) -> str:
-    """List names, and say how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return separator.join(names[:most]) + more
+    return table.sort_values(
+        "cells",
+        ascending=False,
+        kind="stable",
+        ignore_index=True,
+    )
 
 
 def command(

@@ -20,7 +20,10 @@ FACTS = (
 )
 
 
-def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
+def privacy_table(
+    study: Study,
+    audited: Audits | None = None,
+) -> pd.DataFrame:
     """Return what each method claims and spent, and what its audit found.
 
     Parameters
@@ -54,12 +57,12 @@ def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
             epsilons = sorted(cells["epsilon"].dropna().unique())
             share = (cells["epsilon_spent"] / cells["epsilon"]).max()
             unspent = max(cells["epsilon_unspent"].max(), 0)
-            first = cells.iloc[0]
-            audit = audits.find(audited or {}, first["target"], first["variant"])
+            low, high = cells["delta"].agg(["min", "max"])
+            audit = audits.find(audited or {}, *cells[["target", "variant"]].iloc[0])
             facts |= {
                 "adjacency": _with_rho(facts["adjacency"], cells),
                 "declared": ", ".join(f"{value:g}" for value in epsilons) or DASH,
-                "delta": _delta_range(cells["delta"]),
+                "delta": f"{low:.2g}" if low == high else f"{low:.1e} to {high:.1e}",
                 "spent": f"{share:.4%}",
                 "unspent": f"{unspent:.2g}",
                 "audit": audit.summary() if audit else audits.NOT_TRIED,
@@ -71,7 +74,10 @@ def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
     return table.sort_values(order, ascending=[False, True], ignore_index=True)
 
 
-def _with_rho(adjacency: str, cells: pd.DataFrame) -> str:
+def _with_rho(
+    adjacency: str,
+    cells: pd.DataFrame,
+) -> str:
     """Return an adjacency with the rho that gives its epsilon a meaning."""
     if adjacency != "rho_bounded" or "rho" not in cells:
         return adjacency
@@ -79,12 +85,6 @@ def _with_rho(adjacency: str, cells: pd.DataFrame) -> str:
     named = {rho for rho in rhos if isinstance(rho, str)}
     texts = [f"{rho:g}" for rho in sorted(rhos - named)] + sorted(named)
     return f"{adjacency}, ρ {', '.join(texts)}"
-
-
-def _delta_range(delta: pd.Series) -> str:
-    low = delta.min()
-    high = delta.max()
-    return f"{low:.2g}" if low == high else f"{low:.1e} to {high:.1e}"
 
 
 def flaws_in(table: pd.DataFrame) -> dict[str, str]:

@@ -9,9 +9,8 @@ import gzip
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import product
+from itertools import product, starmap
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -40,7 +39,6 @@ CHOICES = {"dataset": "data set", "adjacency": "adjacency"}
 #: Outcomes of comparisons: what speaks against a claim comes first.
 OUTCOMES = {"violated": 0, "open": 1, "kept": 2}
 _MAX_EVIDENCE_LINES = 12
-_MAX_TEXT = 300
 _WRITTEN_SUFFIXES = (".csv", ".tex", ".png")
 
 
@@ -62,7 +60,7 @@ def build(
     paper: str,
     missing: pd.DataFrame,
     out: str | Path,
-    environment: Mapping[str, Any],
+    environment: Mapping,
     profile: str = "quick",
     audited: Audits | None = None,
 ) -> Path:
@@ -112,14 +110,19 @@ def build(
     out = Path(out)
     #: The command that runs the cells behind a figure or a claim again.
     verify = f"pkm verify {paper}/{{}} profile={profile}".format
-    _clear(out)
+    # Remove what an earlier report wrote.
+    for folder in (out / "figures", out / "tables"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            if path.is_file() and path.suffix in _WRITTEN_SUFFIXES:
+                path.unlink()
 
     # Draw the figures.
-    figures = []
-    for spec in specs:
-        facts = {"title": spec.title, "command": verify(spec.name)}
-        figure = _write_figure(out, spec.name, draw(study, spec)) | facts
-        figures.append(figure | {"spec": spec})
+    figures = [
+        _write_figure(out, spec.name, draw(study, spec))
+        | {"title": spec.title, "command": verify(spec.name), "spec": spec}
+        for spec in specs
+    ]
     drawn = [figure for figure in figures if figure["drawing"]]
     audit = None
     audited = audited or {}
@@ -137,7 +140,6 @@ def build(
         write(overview, out / "tables", "claims", formatted, caption)
     _write_summary(out, study)
     totals = verdicts.count_verdicts(overview)
-    of_paper = overview[overview["about"] == "paper"]
 
     # Write the page.
     privacy = privacy_table(study, audited)
@@ -148,22 +150,19 @@ def build(
         paper=content,
         claims=[_write_claim(out, verdict, verify) for verdict in findings],
         counts=totals["paper"],
-        partial_counts=of_paper.groupby("verdict")["partial"].sum().to_dict(),
         code_counts=totals["code"],
         verdicts=VERDICTS,
-        partial=int(overview["partial"].sum()),
         level=LEVEL,
         min_seeds=MIN_SEEDS,
         repeats=BOOTSTRAP_REPEATS,
-        paper_figures=[figure for figure in figures if figure["spec"].in_paper],
-        further_figures=[figure for figure in figures if not figure["spec"].in_paper],
+        figures=figures,
         choices=_choices(drawn),
         extent=extent,
         missing=lacking.to_dict("records"),
         privacy=privacy.to_dict("records"),
         audit=audit,
         flaws=flaws_in(privacy),
-        environment=_environment(environment),
+        environment=environment,
         chart_script=chart_script() if drawn or audit else "",
     )
     summary = {
@@ -188,16 +187,11 @@ def build(
     return page
 
 
-def _clear(out: Path) -> None:
-    """Remove what an earlier report wrote."""
-    for folder in (out / "figures", out / "tables"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.iterdir():
-            if path.is_file() and path.suffix in _WRITTEN_SUFFIXES:
-                path.unlink()
-
-
-def _write_figure(out: Path, name: str, result: FigureResult) -> dict[str, Any]:
+def _write_figure(
+    out: Path,
+    name: str,
+    result: FigureResult,
+) -> dict:
     """Write image and table of a figure; return what the template needs of them."""
     missing = missing_text(result.missing)
     caption = f"{result.caption} {missing}".strip()
@@ -217,10 +211,12 @@ def _write_figure(out: Path, name: str, result: FigureResult) -> dict[str, Any]:
     }
 
 
-def _write_summary(out: Path, study: Study) -> None:
+def _write_summary(
+    out: Path,
+    study: Study,
+) -> None:
     """Write every mean of every sweep and metric as one CSV."""
-    names = product(study.sweeps, study.metrics)
-    matrices = [study.matrix(*name) for name in names]
+    matrices = starmap(study.matrix, product(study.sweeps, study.metrics))
     means = [summarize(matrix) for matrix in matrices if len(matrix.cells)]
     if means:
         table = pd.concat(means, ignore_index=True).drop(columns="charges")
@@ -228,8 +224,10 @@ def _write_summary(out: Path, study: Study) -> None:
 
 
 def _write_claim(
-    out: Path, verdict: verdicts.Verdict, verify: Callable[[str], str]
-) -> dict[str, Any]:
+    out: Path,
+    verdict: verdicts.Verdict,
+    verify: Callable[[str], str],
+) -> dict:
     """Write the evidence of a claim; return what the template says of it."""
     evidence = verdict.finding.evidence
     name = verdict.claim.id.split("/")[-1]
@@ -245,7 +243,7 @@ def _write_claim(
     }
 
 
-def _choices(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, list[str]]]:
+def _choices(figures: Sequence[Mapping]) -> list[tuple[str, str, list[str]]]:
     """Return field, label and values of what charts can be filtered by: two or more."""
     panels = [panel for figure in figures for panel in figure["chart"]["concat"]]
     records = [record for panel in panels for record in panel["data"]["values"]]
@@ -270,22 +268,21 @@ def _decisive(evidence: pd.DataFrame) -> dict[str, list]:
         evidence = evidence.iloc[order.argsort(kind="stable")]
     elif "agrees" in evidence:
         evidence = evidence.sort_values("agrees", kind="stable")
-    top = evidence.head(_MAX_EVIDENCE_LINES).astype(object).map(_short)
-    return top.to_dict("split")
+    top = evidence.head(_MAX_EVIDENCE_LINES).astype(object)
+    texts = top.map(
+        lambda item: f"{item:.4g}" if isinstance(item, float) else str(item)
+    )
+    return texts.where(top.notna(), DASH).to_dict("split")
 
 
-def _short(value: object) -> str:
-    if isinstance(value, float):
-        return DASH if pd.isna(value) else f"{value:.4g}"
-    return DASH if value is None else str(value)
-
-
-def _extent(rows: pd.DataFrame, study: Study) -> list[dict[str, Any]]:
+def _extent(
+    rows: pd.DataFrame,
+    study: Study,
+) -> list[dict]:
     """Return what the report rests on, sweep by sweep, with its first and last day."""
-    days = pd.Series("", rows.index)
-    if "finished" in rows:
-        days = pd.to_datetime(rows["finished"], unit="s").dt.strftime("%Y-%m-%d")
-    by_sweep = rows.assign(day=days.fillna("")).groupby("sweep")
+    finished = rows.get("finished", pd.Series(None, rows.index))
+    days = pd.to_datetime(finished, unit="s").dt.strftime("%Y-%m-%d").fillna("")
+    by_sweep = rows.assign(day=days).groupby("sweep")
     counted = by_sweep.agg(
         rows=("seed", "size"),
         cells=("cell", "nunique"),
@@ -295,34 +292,3 @@ def _extent(rows: pd.DataFrame, study: Study) -> list[dict[str, Any]]:
     )
     datasets = study.cells.groupby("sweep")["dataset"].nunique()
     return counted.assign(datasets=datasets).reset_index().to_dict("records")
-
-
-def _environment(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Lay an environment out for print, nested mappings flattened.
-
-    Returns
-    -------
-    list of dict
-        `name`; `text`, the value in one line; `lines`, the items of a value too long
-        for that, otherwise empty.
-    """
-    entries = []
-    for name, value in environment.items():
-        if isinstance(value, Mapping) and value:
-            for entry in _environment(value):
-                entries.append(entry | {"name": f"{name} · {entry['name']}"})
-            continue
-        is_list = isinstance(value, list | tuple | set | frozenset)
-        items = [*map(str, value)] if is_list else str(value).strip().splitlines()
-        text = (", " if is_list else " ").join(items) or DASH
-        lines = _split(items) if len(text) > _MAX_TEXT else []
-        entries.append({"name": str(name), "text": text, "lines": lines})
-    return entries
-
-
-def _split(items: list[str]) -> list[str]:
-    """Return one line per item; a single long text is cut at its marks."""
-    if len(items) > 1:
-        return items
-    marks = [mark for mark in ("; ", ", ") if mark in items[0]]
-    return items[0].split(marks[0]) if marks else items

@@ -4,29 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 
-#: Characters that LaTeX has other words for.
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "±": r"$\pm$",
-        "ε": r"$\varepsilon$",
-        "δ": r"$\delta$",
-        "α": r"$\alpha$",
-        "–": "--",
-        "≤": r"$\leq$",
-        "≥": r"$\geq$",
-        "²": r"$^2$",
-        "↑": r"$\uparrow$",
-        "↓": r"$\downarrow$",
-        "→": r"$\rightarrow$",
-        "·": r"$\cdot$",
-        "√": r"$\surd$",
-        "×": r"$\times$",
-    }
-)
+from pkm.yaml_files import read_file
+
+_LATEX = str.maketrans(read_file(Path(__file__).with_name("latex.yaml")))
 
 
 def latex(
@@ -46,7 +26,11 @@ def latex(
 
 
 def write(
-    table: pd.DataFrame, folder: Path, name: str, formatted: pd.DataFrame, caption: str
+    table: pd.DataFrame,
+    folder: Path,
+    name: str,
+    formatted: pd.DataFrame,
+    caption: str,
 ) -> tuple[Path, Path]:
     """Write one table as ``<name>.csv`` (full precision) and ``<name>.tex`` (booktabs).
 

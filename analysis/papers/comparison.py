@@ -1,6 +1,6 @@
 """What the figures of the comparison need beyond their figures.yaml."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -30,24 +30,29 @@ _INSUFFICIENT_TEXT = (
 # Ratios
 
 
-def ratios_by_epsilon(study: Study, spec: FigureSpec) -> FigureData:
+def ratios_by_epsilon(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Median ratios of all methods, data sets by number of columns, then of points."""
     table = _read_ratios(study, spec)
     if not len(ranking.private(table)):
         table = table.iloc[:0]
-    names = [f"{row.dataset} (d {row.d}, k {row.k})" for row in table.itertuples()]
     table = table.assign(
         value=table["median"],
         x=table["epsilon"],
         hue=table["method"],
-        panel=_as_listed(names),
+        panel=_name_rows("{dataset} (d {d}, k {k})", table),
     )
     is_marked = table["insufficient_data"].any()
     fields = {"insufficient": _INSUFFICIENT_TEXT if is_marked else ""}
     return FigureData(table, missing=_describe_missing(table, spec), fields=fields)
 
 
-def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> FigureData:
+def ratios_at_one_epsilon(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Median ratios at one epsilon, data sets down, methods across."""
     data = ratios_by_epsilon(study, spec)
     table = data.table
@@ -56,13 +61,10 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> FigureData:
     is_private = table["method"] != ranking.REFERENCE
     table = table[(table["epsilon"] == epsilon) & is_private].drop(columns="panel")
 
-    rows = [
-        f"{row.dataset}  {row.n:,} × {row.d}, k {row.k}" for row in table.itertuples()
-    ]
     label = _make_labels(study.cells)
     labels = map(label, in_order(table["method"], spec.order))
     table = table.assign(
-        row=_as_listed(rows),
+        row=_name_rows("{dataset}  {n:,} × {d}, k {k}", table),
         x=pd.Categorical(table["label"], list(dict.fromkeys(labels))),
     )
     fields = {
@@ -72,7 +74,10 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> FigureData:
     return replace(data, table=table, fields=fields | data.fields)
 
 
-def price_over_records(study: Study, spec: FigureSpec) -> pd.DataFrame:
+def price_over_records(
+    study: Study,
+    spec: FigureSpec,
+) -> pd.DataFrame:
     """Median ratio of each private method over the records of a cluster times epsilon.
 
     Settings are put together by the nearest half of a power of ten.
@@ -87,37 +92,30 @@ def price_over_records(study: Study, spec: FigureSpec) -> pd.DataFrame:
     return _merge_styles(prices, table).assign(hue=hue)
 
 
-def _read_ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
+def _read_ratios(
+    study: Study,
+    spec: FigureSpec,
+) -> pd.DataFrame:
     """Return the ratios with styles of methods.
 
     Of methods that the figure lists, on the data sets on which the first of them has
     results.
     """
-    table = _with_styles(study, spec, ranking.ratios(study, spec.sweep, **spec.where))
+    table = ranking.ratios(study, spec.sweep, **spec.where)
     if spec.methods:
         table = table[table["method"].isin(spec.methods)]
         first = table[table["method"] == spec.methods[0]]
         table = table[table["dataset"].isin(first["dataset"])]
-    return table.reset_index(drop=True)
-
-
-def _with_styles(
-    study: Study,
-    spec: FigureSpec,
-    table: pd.DataFrame,
-) -> pd.DataFrame:
-    """Add how methods are drawn, and put data sets and methods in their order."""
     styles = MethodStyles(study.cells)
     methods = table["method"]
-    place = methods.map(in_order(methods, spec.order).index)
-    is_insufficient = table["insufficient_data"]
     table = table.assign(
         label=methods.map(_make_labels(study.cells)),
-        color=methods.map(lambda name: styles[name].color),
-        marker=methods.map(lambda name: styles[name].marker),
-        mark=np.where(is_insufficient, f" {INSUFFICIENT}", ""),
-        place=place,
+        color=[styles[name].color for name in methods],
+        marker=[styles[name].marker for name in methods],
+        mark=np.where(table["insufficient_data"], f" {INSUFFICIENT}", ""),
+        place=methods.map(in_order(methods, spec.order).index),
     )
+    # Data sets by size, methods in the order of the figure.
     order = ["d", "n", "dataset", "place", "epsilon"]
     return table.sort_values(order, ignore_index=True).drop(columns="place")
 
@@ -133,12 +131,19 @@ def _make_labels(cells: pd.DataFrame) -> Callable[[str], str]:
     return label
 
 
-def _as_listed(names: Iterable[str]) -> pd.Categorical:
-    """Return names as categories in the order of their first appearance."""
+def _name_rows(
+    template: str,
+    table: pd.DataFrame,
+) -> pd.Categorical:
+    """Name each row of a table; names are in the order of their first appearance."""
+    names = [template.format(**row) for row in table.to_dict("records")]
     return pd.Categorical(names, list(dict.fromkeys(names)))
 
 
-def _describe_missing(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
+def _describe_missing(
+    table: pd.DataFrame,
+    spec: FigureSpec,
+) -> tuple[str, ...]:
     """Say for each method on which data sets it lacks a result."""
     if not len(table):
         return not_run_texts([spec.title])
@@ -156,7 +161,10 @@ def _describe_missing(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
 # Wide bounds
 
 
-def wide_bounds(study: Study, spec: FigureSpec) -> FigureData:
+def wide_bounds(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Median ratio over data sets by how much too wide bounds are, and by zoom."""
     matrix = study.matrix("wide_bounds", ranking.METRIC)
     cells = matrix.cells
@@ -188,7 +196,10 @@ def wide_bounds(study: Study, spec: FigureSpec) -> FigureData:
 # Ranks
 
 
-def mean_ranks(study: Study, spec: FigureSpec) -> FigureData:
+def mean_ranks(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Mean ranks over all data sets, and over those with results of all methods."""
     table = _read_ratios(study, spec)
     groups = _group_datasets(table)
@@ -210,7 +221,9 @@ def _group_datasets(table: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def _mean_ranks(
-    table: pd.DataFrame, spec: FigureSpec, groups: Mapping[str, list[str]]
+    table: pd.DataFrame,
+    spec: FigureSpec,
+    groups: Mapping[str, list[str]],
 ) -> pd.DataFrame:
     """Mean ranks of each group of data sets at each epsilon, with styles of methods."""
     grid = np.unique(table["epsilon"].dropna())
@@ -230,13 +243,19 @@ def _mean_ranks(
     return rows.assign(hue=rows["method"], x=rows["epsilon"])
 
 
-def _merge_styles(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+def _merge_styles(
+    rows: pd.DataFrame,
+    table: pd.DataFrame,
+) -> pd.DataFrame:
     """Add the styles that the methods have in another table."""
     styles = table[STYLE_COLUMNS].drop_duplicates("method")
     return rows.merge(styles, on="method")
 
 
-def critical_differences(study: Study, spec: FigureSpec) -> FigureData:
+def critical_differences(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Mean ranks at a few epsilons, with half of the critical difference as bars."""
     data = mean_ranks(study, spec)
     ranks = data.table
@@ -244,35 +263,29 @@ def critical_differences(study: Study, spec: FigureSpec) -> FigureData:
         return data
     grid = np.unique(ranks["epsilon"])
     chosen = np.linspace(0, grid.size - 1, min(N_DIAGRAMS, grid.size)).round()
-    is_chosen = ranks["epsilon"].isin(grid[chosen.astype(int)])
-    ranks = ranks[is_chosen].sort_values(
-        ["epsilon", "panel", "value"], ignore_index=True
-    )
+    ranks = ranks[ranks["epsilon"].isin(grid[chosen.astype(int)])]
+    ranks = ranks.sort_values(["epsilon", "panel", "value"], ignore_index=True)
 
-    titles = [
-        f"{row.panel}, ε = {row.epsilon:g} "
-        f"({_describe_test(row.friedman_p, row.critical_difference)})"
-        for row in ranks.itertuples()
-    ]
-    half = ranks["critical_difference"] / 2
+    p_value = ranks["friedman_p"]
+    p = p_value.map("p = {:.2g}".format).where(p_value >= 0.001, "p < 0.001")
+    critical = ranks["critical_difference"]
+    test = p + critical.map(", CD {:.2f}".format)
+    test = test.where(critical.notna(), "too few for a test")
+    half = critical / 2
     ranks = ranks.assign(
         low=ranks["value"] - half,
         high=ranks["value"] + half,
         row=ranks["method"],
         group_of_sets=ranks["panel"],
-        panel=_as_listed(titles),
+        panel=_name_rows("{panel}, ε = {epsilon:g} ({test})", ranks.assign(test=test)),
     )
     return replace(data, table=ranks)
 
 
-def _describe_test(p_value: float, critical: float) -> str:
-    if not np.isfinite(critical):
-        return "too few for a test"
-    p = "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
-    return f"{p}, CD {critical:.2f}"
-
-
-def ranks_by_accounting(study: Study, spec: FigureSpec) -> FigureData:
+def ranks_by_accounting(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Mean ranks under other accounting, on the data sets that all of it was run on."""
     tables = {}
     for title in spec.panels:
@@ -294,7 +307,10 @@ def ranks_by_accounting(study: Study, spec: FigureSpec) -> FigureData:
 # Profiles
 
 
-def profiles(study: Study, spec: FigureSpec) -> FigureData:
+def profiles(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Share of settings within a factor of the best, by bounds and zoom."""
     profiles = []
     for title in spec.panels:
@@ -318,7 +334,7 @@ def profiles(study: Study, spec: FigureSpec) -> FigureData:
         value=table["share"],
         x=table["factor"],
         hue=pd.Categorical(table["method"], methods),
-        panel=_as_listed(table["panel"]),
+        panel=_name_rows("{panel}", table),
     )
     return FigureData(table, missing=())
 
@@ -326,19 +342,21 @@ def profiles(study: Study, spec: FigureSpec) -> FigureData:
 # Best methods and times
 
 
-def winners(study: Study, spec: FigureSpec) -> pd.DataFrame:
+def winners(
+    study: Study,
+    spec: FigureSpec,
+) -> pd.DataFrame:
     """The best private method of each data set and epsilon."""
     table = _read_ratios(study, spec)
     best = _merge_styles(ranking.best_methods(table), table).sort_values(
         ["d", "n", "dataset", "epsilon"]
     )
-    rows = [f"{row.dataset} (d {row.d})" for row in best.itertuples()]
     labels = best["second"].map(_make_labels(study.cells))
     return best.assign(
         value=best["records"],
         low=np.nan,
         high=np.nan,
-        row=_as_listed(rows),
+        row=_name_rows("{dataset} (d {d})", best),
         hue=best["method"].where(best["useful"], "none"),
         second=labels.where(best["second"] != "", DASH),
     )

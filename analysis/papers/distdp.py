@@ -1,12 +1,12 @@
 """What the figures on distance-based privacy need beyond their figures.yaml.
 
-Radii of a space in which rho stays, names of interpretations, and the strategies of the
-sound variant.
+Radii of a space in which rho stays, names of interpretations (``distdp.yaml``), and the
+strategies of the sound variant.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,15 +15,9 @@ from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.study import Study, matches, parse_parameters
+from pkm.yaml_files import read_file
 
 DP_METHODS = ("lsh_splits_published", "lsh_splits")
-
-
-def any_rho(table: pd.DataFrame) -> pd.DataFrame:
-    """Put methods without rho in one column of a map."""
-    rho = table["rho"].astype(float)
-    x = rho.fillna(np.inf)
-    return table.assign(rho=rho, x=x)
 
 
 def over_radius(table: pd.DataFrame) -> pd.DataFrame:
@@ -33,29 +27,16 @@ def over_radius(table: pd.DataFrame) -> pd.DataFrame:
     """
     rho = table["x"].where(table["panel"] == "radius")
     radius = rho.max() / rho
-    factor = (radius**2).fillna(1)
-    names = ["value", "low", "high", "half_width", "median", "deviation"]
-    costs = table[names].mul(factor, axis=0)
-    x = radius.fillna(table["x"])
-    return table.assign(x=x, **costs)
+    costs = ["value", "low", "high", "half_width", "median", "deviation"]
+    scaled = table[costs].mul((radius**2).fillna(1), axis=0)
+    return table.assign(x=radius.fillna(table["x"]), **scaled)
 
 
 # Interpretations of what the paper leaves open
 
 DEFAULT = "default interpretation"
 SOUND = "sound variant"
-#: Names of the values of parameters that choose an interpretation; none of the default
-#: values.
-INTERPRETATIONS: dict[str, dict[Any, str]] = {
-    "regions": {"true": "", "noised": "regions by noised places"},
-    "sizes": {"thresholded": "", "noisy": "noisy sizes of all regions"},
-    "ball": {"capped": "", "printed": "printed radius"},
-    "fine_counts": {"joint": "", "split": "fine counts split evenly"},
-    "coreset_clusters": {"auto": "", 1: "trees for one cluster"},
-    "size_share": {0.5: ""},
-    "calibration": {"classical": "", "analytic": "exact Gaussian noise"},
-    "replacement": {"charged": "", "uncharged": "one record charged (F-17)"},
-}
+INTERPRETATIONS = read_file(Path(__file__).with_suffix(".yaml"))
 
 
 def interpretations(table: pd.DataFrame) -> pd.DataFrame:
@@ -71,7 +52,10 @@ def interpretations(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(row=pd.Categorical(rows, names))
 
 
-def _interpretation(parameters: Mapping, method: str) -> str:
+def _interpretation(
+    parameters: Mapping,
+    method: str,
+) -> str:
     """Name an interpretation by the parameters that differ from the default."""
     if method == "dist_dp":
         return SOUND
@@ -85,11 +69,6 @@ def _interpretation(parameters: Mapping, method: str) -> str:
 
 # Strategies of the sound variant
 
-#: Cells of the sound variant and of its control.
-SOUND_CELLS = {
-    "sweep": ["figure1", "figure1_geo", "figure2", "figure2_geo"],
-    "method": ["dist_dp", "dist_dp_any"],
-}
 #: Grid steps in a half-width: rounding adds to the sensitivity of soft counts.
 STEPS = 2.0**16
 #: Strategies by their first release, and the release of each that is most sensitive.
@@ -102,7 +81,8 @@ STRATEGIES = {
 
 
 def find_strategy(
-    charges: Sequence[Mapping[str, Any]], d: int
+    charges: Sequence[Mapping],
+    d: int,
 ) -> tuple[str, float, bool]:
     """Return the strategy of a sound run, by its charges.
 
@@ -130,11 +110,13 @@ def find_strategy(
     """
     strategy, decisive = STRATEGIES[charges[0]["label"]]
     ratios = {charge["label"]: _over_replacement(charge, d) for charge in charges}
-    any_move = min(ratios.values()) >= 1 - 1e-9
-    return strategy, ratios[decisive], any_move
+    return strategy, ratios[decisive], min(ratios.values()) >= 1 - 1e-9
 
 
-def _over_replacement(charge: Mapping[str, Any], d: int) -> float:
+def _over_replacement(
+    charge: Mapping,
+    d: int,
+) -> float:
     """Return the sensitivity of a release over that under replacement.
 
     It is 1 for counts of cells, which any move changes alike.
@@ -151,23 +133,29 @@ def _over_replacement(charge: Mapping[str, Any], d: int) -> float:
     return 1.0
 
 
-def strategies(study: Study, spec: FigureSpec) -> FigureData:
+def strategies(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Strategy of the sound variant by data set, k and rho, and its sensitivity."""
-    cells = study.cells[matches(study.cells, SOUND_CELLS)].drop_duplicates("cell")
-    found = _find_strategies(cells)
+    cells = study.cells[matches(study.cells, spec.where)].drop_duplicates("cell")
+    charges = read_charges(cells)
+    found = [
+        find_strategy(charges.loc[[index]].to_dict("records"), d)
+        for index, d in cells["d"].items()
+    ]
+    columns = ["strategy", "value", "any_move"]
     table = cells.reindex(columns=["dataset", "n", "d", "k", "epsilon", "rho"])
-    # The diagonal is no number, and the largest rho.
-    rho = pd.to_numeric(table["rho"], errors="coerce")
-    any_move = found["any_move"].map({True: "yes", False: "no"})
+    table[columns] = pd.DataFrame(found, cells.index, columns)
 
     # Sweeps of different seeds share their charges.
     keys = ["dataset", "k", "rho"]
     table = (
-        table.join(found)
-        .assign(
-            rho=rho.fillna(np.inf),
-            mark="\n" + found["strategy"],
-            any_move=any_move,
+        table.assign(
+            # The diagonal is no number, and the largest rho.
+            rho=pd.to_numeric(table["rho"], errors="coerce").fillna(np.inf),
+            mark="\n" + table["strategy"],
+            any_move=table["any_move"].map({True: "yes", False: "no"}),
             row=table["dataset"],
         )
         .drop_duplicates(keys)
@@ -175,20 +163,9 @@ def strategies(study: Study, spec: FigureSpec) -> FigureData:
     )
 
     # One panel for each parameter that varies.
-    over_rho = table.query("k == 8")
-    over_rho = over_rho.assign(panel="rho", x=over_rho["rho"])
-    over_k = table[np.isclose(table["rho"], 0.05)]
-    over_k = over_k.assign(panel="k", x=over_k["k"].astype(float))
-    panels = pd.concat([over_rho, over_k], ignore_index=True)
-    return FigureData(panels, cells)
-
-
-def _find_strategies(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return what `find_strategy` says of each cell."""
-    charges = read_charges(cells)
-    found = []
-    for index, d in cells["d"].items():
-        own_charges = charges[charges.index == index]
-        found.append(find_strategy(own_charges.to_dict("records"), d))
-    columns = ["strategy", "value", "any_move"]
-    return pd.DataFrame(found, index=cells.index, columns=columns)
+    parts = {"rho": table["k"] == 8, "k": np.isclose(table["rho"], 0.05)}
+    panels = [
+        table[is_shown].assign(panel=name, x=table[name].astype(float))
+        for name, is_shown in parts.items()
+    ]
+    return FigureData(pd.concat(panels, ignore_index=True), cells)

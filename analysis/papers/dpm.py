@@ -6,7 +6,6 @@ Tables 1 to 3, budget splits by rank, and ratios at matched spent budgets.
 import string
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ from pkm.analysis.claims.findings import NOT_COMPARABLE
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import FigureData, find_missing, number_text, select
 from pkm.analysis.figures.styles import MethodStyles
-from pkm.analysis.figures.texts import count_text, format_number, not_run_texts
+from pkm.analysis.figures.texts import count_text, find_unstored, format_number
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.statistics import percentile_interval, resampled_means
 from pkm.analysis.tables.study import Study
@@ -32,27 +31,32 @@ REPORTED = read_claims("dpm")["reported"]
 ALL_LETTERS = {"dataset": "letters"}
 
 
-def sizes(study: Study, spec: FigureSpec) -> FigureData:
+def sizes(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Sizes of the data sets as the paper reports them and as stored."""
     cells = study.cells
     if "table" in study.sweeps:
         cells = cells.query("sweep == 'table'")
-    columns = ["dataset", "n", "d", "k", "domain_half_width"]
-    stored = cells[columns].drop_duplicates("dataset")
-
-    table = pd.DataFrame([*REPORTED["sizes"], ALL_LETTERS]).merge(
-        stored, on="dataset", how="left", suffixes=("_reported", "")
-    )
-    missing = table.loc[table["n"].isna(), "dataset"]
-    titles = map(spec.format_name, missing)
-    return FigureData(table, cells, not_run_texts(titles))
+    entries = [*REPORTED["sizes"], ALL_LETTERS]
+    columns = ["n", "d", "k", "domain_half_width"]
+    table = reported.with_stored_sizes(entries, cells, columns)
+    titles = {name: spec.format_name(name) for name in table["dataset"]}
+    return FigureData(table, cells, find_unstored(titles, cells))
 
 
-def quality(study: Study, spec: FigureSpec) -> FigureData:
+def quality(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Every number of Table 2 or 3 next to the measured one, with the verdict."""
     table = reported.compare_reported(study, REPORTED["quality"])
     table = table[table["table"] == spec.where["table"]].reset_index(drop=True)
-    letters = _letter_reasons(table)
+    # A letter for each reason and note; verdicts say that rows or seeds are missing.
+    texts = pd.concat([table["reason"], table["note"]])
+    is_said = texts.str.endswith(("seeds", "stored rows")) | (texts == "")
+    letters = dict(zip(texts[~is_said].unique(), string.ascii_lowercase, strict=False))
 
     styles = MethodStyles(study.cells)
     printed = []
@@ -64,8 +68,7 @@ def quality(study: Study, spec: FigureSpec) -> FigureData:
         for number in group.to_dict("records"):
             metric = number["metric"]
             arrow = "↑" if higher_is_better(metric) else "↓"
-            heading = f"{BY_NAME[metric].label} {arrow}"
-            row[heading] = _quality_text(number, letters)
+            row[f"{BY_NAME[metric].label} {arrow}"] = _quality_text(number, letters)
         row["ε spent"] = format_number(group["epsilon_spent"].max())
         printed.append(row)
 
@@ -81,18 +84,12 @@ def quality(study: Study, spec: FigureSpec) -> FigureData:
     return FigureData(table, cells, missing, fields, pd.DataFrame(printed))
 
 
-def _letter_reasons(table: pd.DataFrame) -> dict[str, str]:
-    """Return a letter for each reason and note, by which the table refers to it."""
-    texts = pd.concat([table["reason"], table["note"]])
-    # Verdicts say by themselves that rows or seeds are missing.
-    is_said = texts.str.endswith(("seeds", "stored rows")) | (texts == "")
-    reasons = texts[~is_said].unique()
-    return dict(zip(reasons, string.ascii_lowercase, strict=False))
-
-
-def _quality_text(row: Mapping[str, Any], letters: Mapping[str, str]) -> str:
-    short = {reported.WITHIN: "within", NOT_COMPARABLE: "n. c."}
-    verdict = short.get(row["verdict"], row["verdict"])
+def _quality_text(
+    row: Mapping,
+    letters: Mapping[str, str],
+) -> str:
+    verdict = row["verdict"].removesuffix(" sampling error")
+    verdict = verdict.replace(NOT_COMPARABLE, "n. c.")
     texts = (row["reason"], row["note"])
     marks = "".join(f" ({letters[text]})" for text in texts if text in letters)
     measured = number_text("{mean:.3g} ± {deviation:.2g}", row)
@@ -102,7 +99,10 @@ def _quality_text(row: Mapping[str, Any], letters: Mapping[str, str]) -> str:
 # Times
 
 
-def fit_times(study: Study, spec: FigureSpec) -> FigureData:
+def fit_times(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """CPU times, and by how much wall-clock time exceeds them."""
     rows = study.rows_with(["fit_seconds", "fit_cpu_seconds"])
     rows = rows[rows["sweep"].isin(spec.sweep)]
@@ -118,12 +118,26 @@ STEPS = list(PAPER_SHARES)
 BEST_SHARE = 0.2
 
 
-def budget_splits(study: Study, spec: FigureSpec) -> FigureData:
+def budget_splits(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Budget splits ranked by each metric: best and worst fifth, means, the paper's."""
     table = select(study, spec).table
     if "shares" not in table:
         return FigureData(table.iloc[:0])
-    splits = _rank_splits(table)
+    # Rank the splits of each panel by the metric; `hue` names the fifths.
+    shares = {name: item(table["shares"], place) for place, name in enumerate(STEPS)}
+    splits = table.assign(**shares).dropna(subset=[*STEPS, "value"])
+    signs = np.where(splits["metric"].map(higher_is_better), -1, 1)
+    losses = (signs * splits["value"]).groupby(splits["panel"], observed=True)
+    rank = losses.rank(method="first")
+    size = losses.transform("size")
+    fifth = (BEST_SHARE * size).round().clip(lower=1)
+    is_end = [rank <= fifth, rank > size - fifth]
+    part = np.select(is_end, ["best", "worst"], "between")
+    splits = splits.drop(columns="x").rename(columns={"value": "mean"})
+    splits = splits.assign(rank=rank, hue=part)
 
     # The means of both fifths, and the paper's choice in each panel.
     means = (
@@ -150,26 +164,11 @@ def budget_splits(study: Study, spec: FigureSpec) -> FigureData:
     headings = {name: f"share of {name}" for name in STEPS}
     headings["hue"] = "part"
     printed = means[["panel", "hue", *STEPS]].round(3).rename(columns=headings)
-    return FigureData(points, splits, fields=fields, printed=printed)
-
-
-def _rank_splits(table: pd.DataFrame) -> pd.DataFrame:
-    """Rank the splits of each panel by the metric; `hue` names the fifths."""
-    shares = {name: item(table["shares"], place) for place, name in enumerate(STEPS)}
-    splits = table.assign(**shares).dropna(subset=[*STEPS, "value"])
-    signs = np.where(splits["metric"].map(higher_is_better), -1, 1)
-    losses = signs * splits["value"]
-
-    panels = losses.groupby(splits["panel"], observed=True)
-    rank = panels.rank(method="first")
-    size = panels.transform("size")
-    fifth = (BEST_SHARE * size).round().clip(lower=1)
-    is_end = [rank <= fifth, rank > size - fifth]
-    part = np.select(is_end, ["best", "worst"], "between")
-    return (
-        splits.drop(columns="x")
-        .rename(columns={"value": "mean"})
-        .assign(rank=rank, hue=part)
+    return FigureData(
+        points,
+        splits,
+        fields=fields,
+        printed=printed,
     )
 
 
@@ -189,7 +188,10 @@ SWEEPS = ("table", "em_mc", "em_mc_large", "sound")
 NO_PAIR = "no pair of stored runs at matched budgets"
 
 
-def matched(study: Study, spec: FigureSpec) -> FigureData:
+def matched(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Inertia of the sound variants over the published ones, one panel per pair."""
     ratios = matched_ratios(study)
     sound = ratios["sound"]
@@ -212,7 +214,10 @@ def matched(study: Study, spec: FigureSpec) -> FigureData:
     return FigureData(table, cells, tuple(missing))
 
 
-def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
+def matched_ratios(
+    study: Study,
+    metric: str = "inertia",
+) -> pd.DataFrame:
     """Sound over published, at matched budgets.
 
     The sound variant has the largest stored budget that is within what the published
@@ -235,11 +240,8 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
     ratios = means[:, sound] / means[:, published]
     low, high = percentile_interval(ratios)
     finite = np.isfinite(matrix.values)
-    shared_seeds = finite[:, published] & finite[:, sound]
-
     charges = read_charges(matrix.cells).query("flaw != ''")
     flaws = charges.groupby(level=0)["flaw"].unique()
-    flaws_of_pairs = [flaws.get(column, ()) for column in published]
 
     sides = list(MATCHES)
     budgets = [f"{name}_{side}" for side in sides for name in BUDGET.values()]
@@ -247,8 +249,8 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
         ratio=ratios[0],
         low=low,
         high=high,
-        seeds=shared_seeds.sum(axis=0),
-        unproven=[" ".join(sorted(flaws)) for flaws in flaws_of_pairs],
+        seeds=(finite[:, published] & finite[:, sound]).sum(axis=0),
+        unproven=[" ".join(sorted(flaws.get(column, ()))) for column in published],
     )
 
 

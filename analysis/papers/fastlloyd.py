@@ -1,12 +1,11 @@
 """What the figures of the FastLloyd paper need beyond their figures.yaml.
 
-Reductions of areas, Table 2, and time and bytes of the protocol.
+Table 2, and time and bytes of the protocol.
 """
 
 import math
 from collections.abc import Iterable, Mapping
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,39 +21,35 @@ from pkm.analysis.claims.federation_costs import (
 from pkm.analysis.claims.findings import NOT_COMPARABLE, NOT_RUN
 from pkm.analysis.claims.reported import counts_text, parse, parse_number
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import FigureData
-from pkm.analysis.figures.texts import DASH, count_text, interval_text, not_run_texts
+from pkm.analysis.figures.frames import FigureData, number_text
+from pkm.analysis.figures.texts import (
+    DASH,
+    count_text,
+    find_unstored,
+    interval_text,
+    not_run_texts,
+)
 from pkm.analysis.render.style import shades
 from pkm.analysis.tables.study import Study, matches
 
 REPORTED = read_claims("fastlloyd")["reported"]
-
-# Areas over epsilon
-
-
-def reductions(table: pd.DataFrame) -> pd.DataFrame:
-    """Turn ratios of areas into percentages by which FastLloyd's are smaller."""
-    is_ratio = table["panel"] == "improvement"
-    percent = 100 * (1 - table["value"])
-    values = table["value"].mask(is_ratio, percent)
-    ends = table[["low", "high"]].mask(is_ratio)
-    return table.assign(value=values, **ends)
-
 
 # Sizes of the data sets
 
 SYMBOLS = {"n": "N", "d": "d", "k": "k"}
 
 
-def sizes(study: Study, spec: FigureSpec) -> FigureData:
+def sizes(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Sizes of the data sets as stored and as the paper reports them."""
     stored = study.cells.drop_duplicates("dataset")
     # Sets with added outliers are not in the paper's table.
     stored = stored[~stored["dataset"].str.contains(r"-o\d+$")]
     rows = []
     for entry in REPORTED["table2"]:
-        name = entry["dataset"]
-        pattern = f"{name}-.*" if entry["family"] else name
+        pattern = entry["dataset"] + ("-.*" if entry["family"] else "")
         listed = stored[stored["dataset"].str.fullmatch(pattern)]
         row = {"data set": entry["title"]}
         row |= {f"{text} (paper)": entry[symbol] for symbol, text in SYMBOLS.items()}
@@ -73,26 +68,7 @@ def sizes(study: Study, spec: FigureSpec) -> FigureData:
 
 TABLE3 = REPORTED["table3"]
 TITLES = {cell["dataset"]: cell["title"] for cell in TABLE3["cells"]}
-CLIENTS = (2, 4, 8)
-LATENCIES = (0.25, 25.0)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-SHAPE = ["n", "k", "d"]
-#: Columns of the tables of federated cells.
-SETTINGS = [
-    "sweep",
-    "method",
-    "dataset",
-    *SHAPE,
-    "epsilon",
-    "clients",
-    "network",
-    "latency_ms",
-    "word_bytes",
-    "split",
-    "transport",
-    "iterations",
-    "seeds",
-]
 #: Columns of Table 3, with the measured numbers as they are written.
 QUANTITIES = {
     "iteration_ms": ("ms per iteration", "{:.4g}"),
@@ -130,23 +106,15 @@ def fit_quoted_costs(name: str) -> tuple[float, list[float]]:
     return factor, [cost / factor for cost in costs]
 
 
-def count_comparisons(cell: Mapping[str, Any]) -> int:
+def count_comparisons(cell: Mapping) -> int:
     """Count the comparisons of distances in an iteration."""
     return cell["n"] * (cell["k"] - 1)
 
 
-def _describe_model() -> str:
-    """Say what a comparison costs in the model, and how quoted costs differ from it."""
-    texts = []
-    for heading, name in MODELED.items():
-        factor, ratios = fit_quoted_costs(name)
-        unit = heading.split()[1]
-        span = f"{min(ratios):.2f} to {max(ratios):.2f}"
-        texts.append(f"{factor:.3g} {unit} (quoted: {span} times that)")
-    return " and ".join(texts)
-
-
-def table3(study: Study, spec: FigureSpec) -> FigureData:
+def table3(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Table 3: measured times and bytes, the reported ones and the quoted ones."""
     table = compare_costs(study, TABLE3)
     stored = table[table["verdict"] != NOT_RUN]
@@ -155,20 +123,35 @@ def table3(study: Study, spec: FigureSpec) -> FigureData:
         for name, rows in stored.groupby("quantity")
     }
     reasons = stored.loc[stored["verdict"] == NOT_COMPARABLE, "reason"].unique()
+    # What a comparison costs in the model, and how quoted costs differ from it.
+    models = []
+    for heading, name in MODELED.items():
+        factor, ratios = fit_quoted_costs(name)
+        unit = heading.split()[1]
+        span = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        models.append(f"{factor:.3g} {unit} (quoted: {span} times that)")
     fields = {
         "times": verdicts.get("iteration_ms", ""),
         "bytes": verdicts.get("bytes_per_iteration", ""),
         "parties": transports(stored),
         "reasons": "; ".join(reasons),
         "runs": count_text(stored["seeds"], "runs"),
-        "model": _describe_model(),
+        "model": " and ".join(models),
     }
-    missing = not_run_texts(_missing_titles(stored))
+    missing = find_unstored(TITLES, stored)
     printed = pd.DataFrame([_table3_row(cell, table) for cell in TABLE3["cells"]])
-    return FigureData(table, missing=missing, fields=fields, printed=printed)
+    return FigureData(
+        table,
+        missing=missing,
+        fields=fields,
+        printed=printed,
+    )
 
 
-def _table3_row(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]:
+def _table3_row(
+    cell: Mapping,
+    table: pd.DataFrame,
+) -> dict[str, str]:
     """Lay out one row of Table 3."""
     rows = table[table["dataset"] == cell["dataset"]]
     measured = rows.set_index("quantity").to_dict("index")
@@ -178,8 +161,7 @@ def _table3_row(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]:
         if name in measured:
             texts[heading] = _measured_and_reported(measured[name], form)
     time = measured["iteration_ms"]
-    rounds = time["rounds"]
-    texts["rounds"] = DASH if np.isnan(rounds) else f"{rounds:g}"
+    texts["rounds"] = number_text("{rounds:g}", time)
     texts["transport"] = time["transport"] or DASH
     for heading, name in MODELED.items():
         factor, _ = fit_quoted_costs(name)
@@ -188,21 +170,25 @@ def _table3_row(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]:
     return texts
 
 
-def _measured_and_reported(number: Mapping[str, Any], form: str) -> str:
+def _measured_and_reported(
+    number: Mapping,
+    form: str,
+) -> str:
     if number["verdict"] == NOT_RUN:
         return f"{DASH} | {number['reported']}"
     measured = interval_text(number["mean"], number["half_width"], form)
-    measured = measured.replace("e+0", "e")
     verdict = number["verdict"].replace(NOT_COMPARABLE, "n. c.")
-    text = f"{measured} | {number['reported']}: {verdict}"
-    without_latency = number["ratio_without_latency"]
-    if np.isfinite(without_latency):
-        factor = f"×{number['ratio']:.2f}"
-        text += f", {factor} (without latency ×{without_latency:.2f})"
+    text = f"{measured.replace('e+0', 'e')} | {number['reported']}: {verdict}"
+    if np.isfinite(number["ratio_without_latency"]):
+        template = ", ×{ratio:.2f} (without latency ×{ratio_without_latency:.2f})"
+        text += template.format(**number)
     return text
 
 
-def parties(study: Study, spec: FigureSpec) -> FigureData:
+def parties(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Every federated cell: time and bytes by network and number of clients."""
     table = costs(study)
     if not len(table):
@@ -212,7 +198,7 @@ def parties(study: Study, spec: FigureSpec) -> FigureData:
     settings = table[["latency_ms", "clients"]].itertuples(index=False)
     table = table.assign(
         setting=[_setting(*setting) for setting in settings],
-        title=datasets.map(_name_dataset),
+        title=datasets.replace(TITLES),
         dataset=pd.Categorical(datasets, in_order(datasets, TITLES)),
         word_bytes=table["word_bytes"].astype(int),
     )
@@ -221,30 +207,31 @@ def parties(study: Study, spec: FigureSpec) -> FigureData:
     is_ascending = [name != "word_bytes" for name in order]
     table = table.sort_values(order, kind="stable", ascending=is_ascending)
     of_paper = table[table["method"] == TABLE3["method"]]
-    missing = _describe_missing(of_paper, product(LATENCIES, CLIENTS))
+    missing = _describe_missing(of_paper, product(*spec.expected.values()))
     measured = [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
     values = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
-    names = [*SETTINGS, "setting", "title", *measured]
-    renamed = table[names].rename(columns=values)
-    return FigureData(renamed, study.cells, missing, {"parties": transports(table)})
+    shown = [*spec.extra_columns, "setting", "title", *measured]
+    table = table[shown].rename(columns=values)
+    return FigureData(table, study.cells, missing, {"parties": transports(table)})
 
 
-def _name_dataset(name: str) -> str:
-    return TITLES.get(name, name)
-
-
-def _setting(latency: float, clients: float) -> str:
+def _setting(
+    latency: float,
+    clients: float,
+) -> str:
     return f"{network(latency)}, {int(clients)} clients"
 
 
 def _describe_missing(
-    table: pd.DataFrame, wanted: Iterable[tuple[float, int]]
+    table: pd.DataFrame,
+    wanted: Iterable[tuple[float, int]],
 ) -> tuple[str, ...]:
     """Say which of the paper's data sets have no rows, by latency and clients."""
     texts = []
     for latency, clients in wanted:
         selector = {"latency_ms": latency, "clients": clients}
-        missing = _missing_titles(table[matches(table, selector)])
+        stored = set(table.loc[matches(table, selector), "dataset"])
+        missing = [title for name, title in TITLES.items() if name not in stored]
         if missing:
             several = f"{len(missing)} of {len(TITLES)} data sets"
             names = several if len(missing) > 2 else "; ".join(missing)
@@ -252,13 +239,10 @@ def _describe_missing(
     return not_run_texts(texts)
 
 
-def _missing_titles(stored: pd.DataFrame) -> list[str]:
-    """Titles of the paper's data sets without stored rows."""
-    known = set(stored["dataset"])
-    return [title for name, title in TITLES.items() if name not in known]
-
-
-def iteration_costs(study: Study, spec: FigureSpec) -> FigureData:
+def iteration_costs(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Milliseconds of FastLloyd's iterations with 8-byte words, whole and in parts."""
     table = costs(study)
     selector = {"method": TABLE3["method"], "split": "balanced", "word_bytes": 8}
@@ -270,63 +254,55 @@ def iteration_costs(study: Study, spec: FigureSpec) -> FigureData:
         .drop_duplicates(["dataset", "clients", "latency_ms"])
     )
     by_quantity = [
-        table[SETTINGS].assign(
+        table[list(spec.extra_columns)].assign(
             quantity=name, value=table[name], half_width=table[f"{name}_half_width"]
         )
-        for name in spec.extra_columns
+        for name in spec.metric
     ]
     points = pd.concat(by_quantity, ignore_index=True)
-    names = points["dataset"].map(_name_dataset)
-    titles = map(_name_dataset, in_order(points["dataset"], TITLES))
-    points = points.assign(
-        low=points["value"] - points["half_width"],
-        high=points["value"] + points["half_width"],
-        panel=points["network"],
-        group=pd.Categorical(names, list(titles)),
-        row=points["clients"],
-        x=points["clients"].astype(float),
-        hue=points[spec.hue],
-    )
-
+    names = points["dataset"].replace(TITLES)
+    order = in_order(points["dataset"], TITLES)
+    titles = [TITLES.get(name, name) for name in order]
     printed = {
         cell["title"]: parse(cell["iteration_ms"]).mean for cell in TABLE3["cells"]
     }
     is_printed = (points["network"] == "LAN") & (points["clients"] == 2)
-    points["reported"] = names.map(printed).where(is_printed)
-
-    setting = ["latency_ms", "clients"]
-    stored = (
-        table[setting].drop_duplicates().sort_values(setting).itertuples(index=False)
+    points = points.assign(
+        low=points["value"] - points["half_width"],
+        high=points["value"] + points["half_width"],
+        panel=points["network"],
+        group=pd.Categorical(names, titles),
+        row=points["clients"],
+        x=points["clients"].astype(float),
+        hue=points[spec.hue],
+        reported=names.map(printed).where(is_printed),
     )
-    missing = not_run_texts([spec.title])
-    how = ""
-    if len(table):
-        missing = _describe_missing(table, stored)
-        runs = count_text(table["seeds"], "runs")
-        how = f"{transports(table)}; {runs} each"
+    if not len(table):
+        missing = not_run_texts([spec.title])
+        return FigureData(points, missing=missing, fields={"parties": ""})
+    setting = ["latency_ms", "clients"]
+    stored = table[setting].drop_duplicates().sort_values(setting)
+    missing = _describe_missing(table, stored.itertuples(index=False))
+    runs = count_text(table["seeds"], "runs")
+    how = f"{transports(table)}; {runs} each"
     return FigureData(points, missing=missing, fields={"parties": how})
 
 
-def dataset_styles(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+def dataset_styles(table: pd.DataFrame) -> dict[str, dict]:
     """Styles of data sets: colors of points, markers of clusters and columns."""
     points = sorted(table["n"].unique())
     colors = dict(zip(points, shades(len(points), 0.78), strict=True))
-    shapes = (
-        table[["k", "d"]]
-        .drop_duplicates()
-        .sort_values(["k", "d"])
-        .itertuples(index=False, name=None)
-    )
+    shapes = sorted(set(zip(table["k"], table["d"], strict=True)))
     markers = dict(zip(shapes, 2 * MARKERS, strict=False))
 
     datasets = table.drop_duplicates("dataset").set_index("dataset")
     styles = {}
     for name in in_order(datasets.index, TITLES):
-        n, k, d = datasets.loc[name, SHAPE]
+        n, k, d = datasets.loc[name, ["n", "k", "d"]]
         size = "" if name.startswith("timesynth-") else f" (N {n:,})"
         styles[name] = {
             "color": colors[n],
             "marker": markers[k, d],
-            "label": _name_dataset(name) + size,
+            "label": TITLES.get(name, name) + size,
         }
     return styles

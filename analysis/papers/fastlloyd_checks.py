@@ -17,7 +17,11 @@ _ROUNDING = 1e-12
 
 
 @check_type("sweeps")
-def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreement:
+def equals_central_run(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Agreement:
     """Compare NICV of federated runs with the central run of the same cell and seed.
 
     The same cell: method, data, budget.

@@ -1,6 +1,5 @@
 """Special figures of the Kaplan-Stemmer paper: Table 1 and candidates."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 
 import numpy as np
@@ -24,13 +23,14 @@ PASSES = {
 #: Sizes at which the slope of a bound is taken, but for the one along which.
 SIZES = {"n": 1e5, "k": 8, "d": 8}
 
-Curves = Mapping[str, BootstrapValues]
-
 
 # Table 1
 
 
-def table1(study: Study, spec: FigureSpec) -> FigureData:
+def table1(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Reported bounds, their slopes over the measured ranges, and measured slopes."""
     names = ["reference", "factor", "additive"]
     headings = ["method", "factor (paper)", "additive error (paper)"]
@@ -76,19 +76,22 @@ def table1(study: Study, spec: FigureSpec) -> FigureData:
     return FigureData(table, study.cells, not_run_texts(missing), fields, printed)
 
 
-def _measure(study: Study, spec: FigureSpec) -> Curves:
+def _measure(
+    study: Study,
+    spec: FigureSpec,
+) -> dict[str, BootstrapValues]:
     """Curves of the implemented rows that have stored rows."""
     check = {
         "sweep": list(spec.sweep),
         "metric": "nicv",
         "over": {spec.x: "any"},
         "columns": {name: name for name in SIZES},
+        **spec.compare,
     }
     curves = {}
     for key, selector in spec.curves.items():
         with suppress(MissingRows):
-            own_check = check | {"left": [selector], **spec.compare}
-            curves[key] = measure_ratios(study, own_check, Context())
+            curves[key] = measure_ratios(study, check | {"left": [selector]}, Context())
     return curves
 
 
@@ -98,7 +101,10 @@ def _has_slope(curve: BootstrapValues) -> bool:
     return len(curve.cases) > 1 and bool(is_positive.all())
 
 
-def _slope_text(curve: BootstrapValues | None, along: str) -> str:
+def _slope_text(
+    curve: BootstrapValues | None,
+    along: str,
+) -> str:
     if curve is None or not _has_slope(curve):
         return DASH
     x = curve.extra_columns[along].to_numpy(dtype=float)
@@ -108,7 +114,11 @@ def _slope_text(curve: BootstrapValues | None, along: str) -> str:
     return f"{slopes[0]:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def _bound_slope(bound: str, along: str, curve: BootstrapValues | None) -> str:
+def _bound_slope(
+    bound: str,
+    along: str,
+    curve: BootstrapValues | None,
+) -> str:
     """Return the slope of a reported bound between the ends of a measured curve."""
     if curve is None or len(curve.cases) < 2:
         return DASH
@@ -122,7 +132,10 @@ def _bound_slope(bound: str, along: str, curve: BootstrapValues | None) -> str:
     return f"{slope:.2f}" if np.isfinite(slope) else DASH
 
 
-def _evaluate_bound(bound: str, sizes: pd.DataFrame) -> pd.Series:
+def _evaluate_bound(
+    bound: str,
+    sizes: pd.DataFrame,
+) -> pd.Series:
     """Evaluate a bound at the sizes of some cells."""
     return evaluate_expression(bound, dict(sizes[list(SIZES)].astype(float)))
 
@@ -147,7 +160,10 @@ def with_bound(table: pd.DataFrame) -> pd.DataFrame:
 # Candidates
 
 
-def candidates(study: Study, spec: FigureSpec) -> FigureData:
+def candidates(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """How many candidates there are, and what k of them cost."""
     rows = study.rows_with(["n_centers"])
     selector = {"method": list(PASSES), "sweep": ["candidates", "capture"]}

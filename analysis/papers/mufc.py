@@ -21,14 +21,12 @@ from pkm.analysis.figures.frames import (
     summarize,
 )
 from pkm.analysis.figures.styles import MethodStyles
-from pkm.analysis.figures.texts import DASH, not_run_texts, times_text
+from pkm.analysis.figures.texts import DASH, find_unstored, times_text
 from pkm.analysis.tables.study import Study
 
 REPORTED = read_claims("mufc")["reported"]
 CASE = ["sweep", "dataset", "requests", "batch"]
 SETTING = ["n", "d", "k", "clients"]
-#: How printed tables write verdicts that are long.
-SHORT_VERDICTS = {reported.WITHIN: "within"}
 
 
 def after_start(table: pd.DataFrame) -> pd.DataFrame:
@@ -40,13 +38,22 @@ def after_start(table: pd.DataFrame) -> pd.DataFrame:
 # Tables of the paper
 
 
-def reported_losses(study: Study, spec: FigureSpec) -> FigureData:
+def reported_losses(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Losses of Table 1 or 2 as measured and as reported, with the verdict."""
     entry = REPORTED[spec.name]
-    changes = {
-        "cells": _list_cells(spec.name),
-        "sweeps": list(dict.fromkeys([*entry["sweeps"], "table1"])),
-    }
+    # Two kinds of server data share one reported number; Table 2 repeats two columns of
+    # Table 1.
+    cells = list(entry["cells"])
+    ours = [cell for cell in cells if cell["method"] == "mufc"]
+    cells += [cell | {"method": "mufc_points"} for cell in ours]
+    if spec.name == "table2":
+        first = REPORTED["table1"]["cells"]
+        cells += [cell for cell in first if cell["method"] != "mufc"]
+    sweeps = list(dict.fromkeys([*entry["sweeps"], "table1"]))
+    changes = {"cells": cells, "sweeps": sweeps}
     table = reported.compare_reported(study, entry | changes)
     table = table.assign(table=int(spec.name[-1]))
 
@@ -58,32 +65,10 @@ def reported_losses(study: Study, spec: FigureSpec) -> FigureData:
         "verdicts": reported.counts_text(table["verdict"]),
         "notes": " ".join(notes),
     }
-    missing = _describe_missing(table.query("seeds > 0"), spec)
-    printed = _print_losses(table, study, spec)
-    return FigureData(table, study.cells, missing, fields, printed)
-
-
-def _list_cells(name: str) -> list[Mapping[str, str]]:
-    """Return the reported cells of a table with those that it shares or repeats."""
-    cells = list(REPORTED[name]["cells"])
-    # Two kinds of server data share one reported number; Table 2 repeats two columns of
-    # Table 1.
-    ours = [cell for cell in cells if cell["method"] == "mufc"]
-    cells += [cell | {"method": "mufc_points"} for cell in ours]
-    if name == "table2":
-        first = REPORTED["table1"]["cells"]
-        cells += [cell for cell in first if cell["method"] != "mufc"]
-    return cells
-
-
-def _print_losses(
-    table: pd.DataFrame,
-    study: Study,
-    spec: FigureSpec,
-) -> pd.DataFrame:
-    """Print data sets down and methods across, as the paper does, with speed-ups."""
+    missing = find_unstored(spec.titles, table.query("seeds > 0"))
+    # Data sets down and methods across, as the paper prints them, with speed-ups.
     printed = (
-        table.assign(text=table.apply(_loss_text, axis=1))
+        table.assign(text=[_loss_text(row) for row in table.to_dict("records")])
         .pivot(index="dataset", columns="method", values="text")
         .loc[list(spec.titles), list(spec.methods)]
         .rename(columns=MethodStyles(study.cells).label)
@@ -97,40 +82,34 @@ def _print_losses(
             f"{texts.get(name, DASH)} | {value}x"
             for name, value in REPORTED["speedups"].items()
         ]
-    return printed
+    return FigureData(table, study.cells, missing, fields, printed)
 
 
-def _loss_text(number: pd.Series) -> str:
-    verdict = SHORT_VERDICTS.get(number["verdict"], number["verdict"])
+def _loss_text(number: Mapping) -> str:
+    verdict = number["verdict"].removesuffix(" sampling error")
     measured = number_text("{mean:.3f} ± {deviation:.3f}", number)
     return f"{measured} | {number['reported']}: {verdict}"
 
 
-def _describe_missing(stored: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
-    """Say which data sets of the figure have no rows."""
-    known = set(stored["dataset"])
-    return not_run_texts(
-        title for name, title in spec.titles.items() if name not in known
-    )
-
-
-def sizes(study: Study, spec: FigureSpec) -> FigureData:
+def sizes(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Data sets as reported and as stored."""
     cells = study.matrix("table1", "loss_ratio").cells
-    columns = ["dataset", *SETTING, "largest_client"]
-    stored = cells[columns].drop_duplicates("dataset")
-    table = (
-        pd.DataFrame(REPORTED["sizes"])
-        .drop(columns="title")
-        .merge(stored, on="dataset", how="left", suffixes=("_reported", ""))
-    )
-    return FigureData(table, study.cells, _describe_missing(stored, spec))
+    columns = [*SETTING, "largest_client"]
+    table = reported.with_stored_sizes(REPORTED["sizes"], cells, columns)
+    missing = find_unstored(spec.titles, cells)
+    return FigureData(table.drop(columns="title"), study.cells, missing)
 
 
 # Further figures
 
 
-def speedups_by_definition(study: Study, spec: FigureSpec) -> FigureData:
+def speedups_by_definition(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Speed-ups by every definition, after the reported one."""
     columns = ["dataset", "definition", "value", "low", "high", "seeds"]
     measured = (
@@ -154,8 +133,7 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> FigureData:
         hue=table["definition"],
         row=pd.Categorical(table["definition"], list(spec.styles)),
         text=table["value"].map(times_text),
-    )
-    table = table.sort_values(["group", "row"])
+    ).sort_values(["group", "row"])
 
     means = measured.groupby("definition", sort=False)["value"].mean()
     texts = [
@@ -163,29 +141,24 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> FigureData:
         for name, mean in means.items()
     ]
     fields = {"means": "; ".join(texts), "n_sets": len(stored)}
-    missing = _describe_missing(measured, spec)
+    missing = find_unstored(spec.titles, measured)
     return FigureData(table, study.cells, missing, fields)
 
 
-def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
-    """Name K-FED with fewer clusters separately; no loss of it is reported."""
-    is_few = table["sweep"] == "client_clusters"
-    return table.assign(
-        row=table["row"].mask(is_few, table["row"] + " (K' a client)"),
-        reported=table["reported"].mask(is_few),
-    )
-
-
-def removal_costs(study: Study, spec: FigureSpec) -> FigureData:
+def removal_costs(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Means of all metrics of a cell in one row: time of a request, by its kind."""
     all_columns = replace(spec, extra_columns=(*CASE, *SETTING))
     table = summarize(study, all_columns).table
-    order = list(dict.fromkeys([*spec.titles, *table["dataset"]]))
-    table = table.astype({"dataset": pd.CategoricalDtype(order)})
+    order = dict.fromkeys([*spec.titles, *table["dataset"]])
     keys = [*CASE, "method", "label", *SETTING]
-    cells = table.groupby(keys, observed=True)
     wide = (
-        table.assign(seeds=cells["seeds"].transform("max"))
+        table.assign(
+            dataset=pd.Categorical(table["dataset"], list(order)),
+            seeds=table.groupby(keys)["seeds"].transform("max"),
+        )
         .pivot(index=[*keys, "seeds"], columns="metric", values="value")
         .reindex(columns=list(spec.metric))
         .reset_index()
@@ -193,10 +166,13 @@ def removal_costs(study: Study, spec: FigureSpec) -> FigureData:
         .sort_values(["sweep", "dataset", "method"])
         .astype({"dataset": str})
     )
-    return FigureData(wide, study.cells, _describe_missing(wide, spec))
+    return FigureData(wide, study.cells, find_unstored(spec.titles, wide))
 
 
-def exact_and_lazy(study: Study, spec: FigureSpec) -> FigureData:
+def exact_and_lazy(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Exact and lazy server in one row, with the ratio of their times."""
     costs = removal_costs(study, spec)
     both = costs.table.drop(columns=["label", "method"])
@@ -208,10 +184,13 @@ def exact_and_lazy(study: Study, spec: FigureSpec) -> FigureData:
     times = replace(spec, metric=("removal_mean_ms",), extra_columns=tuple(CASE))
     ratios = compare(study, times).table.rename(columns={"value": "ratio"})
     table = table.merge(ratios[[*CASE, "ratio", "low", "high"]], on=CASE)
-    return replace(costs, table=table, missing=_describe_missing(table, spec))
+    return replace(costs, table=table, missing=find_unstored(spec.titles, table))
 
 
-def messages(study: Study, spec: FigureSpec) -> FigureData:
+def messages(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
     """Bytes and times of secure aggregation, and the time of a request without it."""
     costs = removal_costs(study, spec)
     requests = costs.table.query("sweep == 'removals'").set_index("dataset")
@@ -222,7 +201,7 @@ def messages(study: Study, spec: FigureSpec) -> FigureData:
         sparse_over_plain=sparse["sparse_bytes"] / sparse["plain_bytes"],
         request_ms=sparse["dataset"].map(requests["removal_mean_ms"]),
     )
-    return replace(costs, table=table, missing=_describe_missing(table, spec))
+    return replace(costs, table=table, missing=find_unstored(spec.titles, table))
 
 
 def literal_bytes(

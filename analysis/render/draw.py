@@ -1,8 +1,7 @@
 """From the tidy table of a figure to its panels, labels and caption."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -17,12 +16,12 @@ from pkm.analysis.figures.frames import (
     print_table,
     sentences,
 )
+from pkm.analysis.figures.texts import list_names
 from pkm.analysis.render import forest, heatmap, lines
 from pkm.analysis.render.panel import Drawing, Panel
-from pkm.analysis.render.style import HueStyle, hue_styles
+from pkm.analysis.render.style import Styles, hue_styles
 from pkm.analysis.tables.study import Study
 
-Styles = Mapping[Any, HueStyle]
 KINDS: dict[str, Callable[[pd.DataFrame, FigureSpec, Styles], Panel]] = {
     "lines": lines.prepare,
     "heatmap": heatmap.prepare,
@@ -33,12 +32,18 @@ MAX_NAMES = 4
 NOTHING = "No stored rows."
 
 
-def draw(study: Study, spec: FigureSpec) -> FigureResult:
+def draw(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureResult:
     """Draw a declared figure from the rows of a study."""
     return render(make_figure_data(study, spec), spec)
 
 
-def render(data: FigureData, spec: FigureSpec) -> FigureResult:
+def render(
+    data: FigureData,
+    spec: FigureSpec,
+) -> FigureResult:
     """Lay a figure out from its table.
 
     Panels without rows are not drawn; `missing` names them.
@@ -48,7 +53,6 @@ def render(data: FigureData, spec: FigureSpec) -> FigureResult:
     labels = {hue: style.label for hue, style in styles.items()}
     fields = caption_fields(data, spec)
     notes: dict[str, str] = {}
-    caption = [NOTHING]
     drawing = None
     if spec.kind != "table" and len(data.drawn):
         panels = tuple(_panels(data, spec, styles))
@@ -57,13 +61,14 @@ def render(data: FigureData, spec: FigureSpec) -> FigureResult:
             log = any(panel.log for panel in panels)
             panels = tuple(replace(panel, log=log) for panel in panels)
         drawing = Drawing(spec, panels, styles)
-        notes = _notes(drawing.panels)
+        notes = _notes(panels)
         fields.update(notes)
-    if spec.kind == "table" or len(data.drawn):
-        caption = sentences(spec.caption, fields)
-    # Notes that the caption does not place follow it.
-    named = "".join(spec.caption)
-    caption += [text for name, text in notes.items() if f"{{{name}}}" not in named]
+    caption = [NOTHING]
+    if drawing or spec.kind == "table":
+        # Notes that the caption does not place follow it.
+        named = "".join(spec.caption)
+        others = [text for name, text in notes.items() if f"{{{name}}}" not in named]
+        caption = sentences(spec.caption, fields) + others
 
     hidden = set(HIDDEN)
     if not spec.frame:
@@ -78,7 +83,11 @@ def render(data: FigureData, spec: FigureSpec) -> FigureResult:
     )
 
 
-def _panels(data: FigureData, spec: FigureSpec, styles: Styles) -> Iterator[Panel]:
+def _panels(
+    data: FigureData,
+    spec: FigureSpec,
+    styles: Styles,
+) -> Iterator[Panel]:
     """Yield each panel that has rows, with its labels."""
     drawn = data.drawn
     for name in panel_names(drawn, spec):
@@ -89,10 +98,11 @@ def _panels(data: FigureData, spec: FigureSpec, styles: Styles) -> Iterator[Pane
         cells = None if {"notion", "delta"} <= {*table} else data.source
         of_panel = FigureData(table, cells, fields=data.fields)
         fields = caption_fields(of_panel, panel_spec)
-        labels = [panel_spec.x_label, panel_spec.y_label]
-        x_label, y_label = (" ".join(sentences([label], fields)) for label in labels)
-        title = panel_spec.title if name else ""
-        yield replace(panel, title=title, x_label=x_label, y_label=y_label)
+        labels = {
+            axis: " ".join(sentences([getattr(panel_spec, axis)], fields))
+            for axis in ("x_label", "y_label")
+        }
+        yield replace(panel, title=panel_spec.title if name else "", **labels)
 
 
 def _notes(panels: Sequence[Panel]) -> dict[str, str]:
@@ -100,10 +110,13 @@ def _notes(panels: Sequence[Panel]) -> dict[str, str]:
     notes = {}
     if panels[0].spec.kind != "lines":
         return notes
-    chosen = [panel for panel in panels if panel.log and panel.spec.y_scale == "auto"]
-    if chosen:
-        titles = [panel.spec.title for panel in chosen]
-        where = "" if len(chosen) == len(panels) else f": {', '.join(titles)}"
+    titles = [
+        panel.spec.title
+        for panel in panels
+        if panel.log and panel.spec.y_scale == "auto"
+    ]
+    if titles:
+        where = "" if len(titles) == len(panels) else f": {', '.join(titles)}"
         notes["log"] = (
             "The value axis is logarithmic where means lie more than a factor 5 "
             f"apart{where}."
@@ -124,10 +137,8 @@ def substitutes(cells: pd.DataFrame) -> str:
     generated = [name for name in names if str(name).endswith(GENERATED)]
     if not generated:
         return ""
-    listed = ", ".join(generated[:MAX_NAMES])
-    if len(generated) > MAX_NAMES:
-        listed += f" and {len(generated) - MAX_NAMES} more"
     return (
         f"Substitutes: {len(generated)} of {len(names)} data sets were generated in "
-        f"place of files that are not available ({listed})."
+        "place of files that are not available "
+        f"({list_names(generated, MAX_NAMES, ', ')})."
     )

@@ -13,14 +13,13 @@ from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import wants_log
 from pkm.analysis.render.lines import reference_line
 from pkm.analysis.render.panel import Panel, ordered
-from pkm.analysis.render.style import BLACK, DIAMOND, HueStyle, artist
+from pkm.analysis.render.style import BLACK, DIAMOND, HueStyle, Styles, artist
 
 BETWEEN_GROUPS = 0.7  # rows
 DODGE = 0.2  # rows between the hues of one row
 BAR = 0.82  # height, of a row
 LINEAR_BELOW = 0.01  # of a scale that is logarithmic above
 OF_METHOD = "method"  # the color of marks that have that of the method of their row
-Styles = Mapping[Any, HueStyle]
 
 
 def prepare(
@@ -33,12 +32,12 @@ def prepare(
     The table has `row_y`, the height of the row (NaN of level lines), `y`, that of the
     mark, and `start` and `end` of bars.
     """
-    hues = [*spec.stacked, *(hue for hue in styles if hue not in spec.stacked)]
+    hues = list(dict.fromkeys([*spec.stacked, *styles]))
     table = table[table["hue"].isin(list(styles))]
     table = table.sort_values(
         "hue", key=lambda column: column.map(hues.index), kind="stable"
     )
-    places = row_places(table, spec)
+    places, names = _place_rows(table, spec)
     groups = table["group"] if "group" in table else [None] * len(table)
     rows = zip(groups, table["row"], strict=True)
     heights = [places.get(row, np.nan) for row in rows]
@@ -56,75 +55,63 @@ def prepare(
     ends = lengths.groupby(heights).cumsum()
     shift = table["hue"].map(shifts).astype(float)
     table = table.assign(
-        row_y=heights, y=heights + shift, start=ends - lengths, end=ends
+        row_y=heights,
+        y=heights + shift,
+        start=ends - lengths,
+        end=ends,
     )
     log = spec.y_scale == "log"
     if spec.y_scale == "auto" and not spec.stacked:
         log = wants_log(table["value"].to_numpy(dtype=float))
-    return Panel(
-        spec,
-        table,
-        styles,
-        log,
-        _row_names(table, places, spec),
-    )
+    return Panel(spec, table, styles, log, names)
 
 
-def row_places(table: pd.DataFrame, spec: FigureSpec) -> dict[tuple[Any, Any], float]:
-    """Return the height of every row by group and row, from the top down."""
+def _place_rows(
+    table: pd.DataFrame,
+    spec: FigureSpec,
+) -> tuple[dict[tuple[Any, Any], float], dict[float, str]]:
+    """Return heights by group and row, from the top down, and the names at them.
+
+    The first row of a group has the group's name before its own.
+    """
+    name_row = MethodStyles(table).label if spec.row == "method" else spec.format_name
     groups = ordered(table["group"], spec) if "group" in table else [None]
     places = {}
+    names = {}
     height = 0.0
     for group in groups:
         members = table if group is None else table[table["group"] == group]
+        rows = ordered(members["row"], spec)
         if spec.sort_rows:
-            members = members.sort_values("value", kind="stable")
-            rows = members["row"].unique()
-        else:
-            rows = ordered(members["row"], spec)
+            rows = members.sort_values("value", kind="stable")["row"].unique()
+        heading = "" if group is None else spec.format_name(group)
         for row in rows:
+            text = spec.row_label.format(name_row(row))
+            names[height] = ",  ".join(filter(None, [heading, text]))
             places[group, row] = height
             height += 1
+            heading = ""
         height += BETWEEN_GROUPS
-    return places
+    return places, names
 
 
-def _row_names(
-    table: pd.DataFrame, places: Mapping[tuple[Any, Any], float], spec: FigureSpec
-) -> dict[float, str]:
-    """Name the rows; the first one of a group has the group's name before its own."""
-    format_name = (
-        MethodStyles(table).label if spec.row == "method" else spec.format_name
-    )
-    names = {}
-    named = set()
-    for (group, row), place in places.items():
-        text = spec.row_label.format(format_name(row))
-        if group is not None and group not in named:
-            text = ",  ".join(filter(None, [spec.format_name(group), text]))
-            named.add(group)
-        names[place] = text
-    return names
-
-
-def draw(axes: Axes, panel: Panel) -> None:
+def draw(
+    axes: Axes,
+    panel: Panel,
+) -> None:
     """Draw rows: bars, marks, intervals, what is reported, and numbers at the right."""
     spec = panel.spec
     table = panel.table
     for hue, style in panel.styles.items():
-        rows = table[table["hue"] == hue]
-        for row in rows.to_dict("records"):
-            _draw_mark(
-                axes,
-                row,
-                style,
-                spec,
-            )
-    for y, value in reported_values(table):
-        axes.plot([value], [y], **artist(DIAMOND))
+        for row in table[table["hue"] == hue].to_dict("records"):
+            _draw_mark(axes, row, style, spec)
+    if "reported" in table:
+        known = table.dropna(subset=["reported", "row_y"]).drop_duplicates("row_y")
+        for row in known.itertuples():
+            axes.plot([row.reported], [row.row_y], **artist(DIAMOND))
     by_row = table[table["hue"].isin(spec.span)].groupby("row_y")
     for y, rows in by_row:
-        ends = rows["value"].min(), rows["value"].max()
+        ends = rows["value"].agg(["min", "max"])
         color = method_color(rows.iloc[0])
         axes.plot(
             ends,
@@ -149,7 +136,10 @@ def draw(axes: Axes, panel: Panel) -> None:
 
 
 def _draw_mark(
-    axes: Axes, row: Mapping[str, Any], style: HueStyle, spec: FigureSpec
+    axes: Axes,
+    row: Mapping,
+    style: HueStyle,
+    spec: FigureSpec,
 ) -> None:
     """Draw the mark of a value with its interval and its number."""
     line = in_method_color(style.line, method_color(row))
@@ -193,26 +183,24 @@ def _draw_mark(
         )
 
 
-def in_method_color(line: Mapping[str, Any], color: str) -> dict[str, Any]:
+def in_method_color(
+    line: Mapping,
+    color: str,
+) -> dict:
     """Return a line style with a color in place of `OF_METHOD`."""
     return {key: color if value == OF_METHOD else value for key, value in line.items()}
 
 
-def method_color(row: pd.Series | Mapping[str, Any]) -> str:
+def method_color(row: pd.Series | Mapping) -> str:
     """Return the color of the method of a row."""
     color = row.get("color")
     return color if isinstance(color, str) else BLACK
 
 
-def reference_place(entry: Mapping[str, Any], table: pd.DataFrame) -> float:
+def reference_place(
+    entry: Mapping,
+    table: pd.DataFrame,
+) -> float:
     """Return where a reference line is; a name stands for a column of the panel."""
     x = entry["x"]
     return float(table[x].iloc[0] if isinstance(x, str) else x)
-
-
-def reported_values(table: pd.DataFrame) -> list[tuple[float, float]]:
-    """Return height and value of what a paper reports of the rows."""
-    if "reported" not in table:
-        return []
-    known = table.dropna(subset=["reported", "row_y"]).drop_duplicates("row_y")
-    return list(zip(known["row_y"], known["reported"], strict=True))

@@ -1,6 +1,6 @@
 """Heat maps: a value by two quantities, written into its cells."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -13,7 +13,7 @@ from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import number_text
 from pkm.analysis.figures.texts import DASH, plain_number
 from pkm.analysis.render.panel import Panel, ordered
-from pkm.analysis.render.style import BLACK, GREY, HueStyle
+from pkm.analysis.render.style import BLACK, GREY, Styles
 from pkm.schema import higher_is_better
 
 LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue
@@ -22,27 +22,21 @@ LETTERS = 60  # of the names of columns that fit side by side
 
 
 def prepare(
-    table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]
+    table: pd.DataFrame,
+    spec: FigureSpec,
+    styles: Styles,
 ) -> Panel:
     """Return one map: `x` across, `row` upwards, or downwards where rows have names.
 
     A `mark` of the table is appended to its number.
     """
-    texts = [_text(cell, spec) for cell in table.to_dict("records")]
-    return Panel(
-        spec,
-        table.assign(text=texts),
-        styles,
-        spec.colors == "log",
-    )
-
-
-def _text(cell: Mapping[str, Any], spec: FigureSpec) -> str:
-    if spec.label == "plain":
-        text = plain_number(cell["value"])
-    else:
-        text = number_text(spec.label or "{value:.3g}", cell)
-    return f"{text}{cell.get('mark') or ''}"
+    texts = []
+    for cell in table.to_dict("records"):
+        number = plain_number(cell["value"])
+        if spec.label != "plain":
+            number = number_text(spec.label or "{value:.3g}", cell)
+        texts.append(f"{number}{cell.get('mark') or ''}")
+    return Panel(spec, table.assign(text=texts), styles, spec.colors == "log")
 
 
 def sides(panel: Panel) -> tuple[list[Any], list[Any]]:
@@ -60,9 +54,10 @@ def color_map(panel: Panel) -> str:
     return spec.color_map
 
 
-def norm(tables: Sequence[pd.DataFrame], spec: FigureSpec) -> Normalize:
-    """Return the color scale of some maps."""
-    values = pd.concat(tables)["value"]
+def norm(panels: Sequence[Panel]) -> Normalize:
+    """Return the color scale of some maps, as the first of them has it."""
+    spec = panels[0].spec
+    values = pd.concat([panel.table["value"] for panel in panels])
     low, high = map(float, spec.color_limits or (values.min(), values.max()))
     if spec.colors == "diverging":
         largest = max(abs(low), abs(high), 1.0)
@@ -74,7 +69,11 @@ def norm(tables: Sequence[pd.DataFrame], spec: FigureSpec) -> Normalize:
     return Normalize(low - pad, high + pad or 1.0)
 
 
-def draw(axes: Axes, panel: Panel, scale: Normalize) -> Any:
+def draw(
+    axes: Axes,
+    panel: Panel,
+    scale: Normalize,
+) -> Any:
     """Draw one map; return it for its bar of colors."""
     columns, rows = sides(panel)
     cells = panel.table.astype({"row": object, "x": object}).pivot(
@@ -89,11 +88,12 @@ def draw(axes: Axes, panel: Panel, scale: Normalize) -> Any:
     inks = np.where(luminance < DARK, "white", BLACK)
     inks[np.isnan(values)] = GREY
     for (y, x), text in np.ndenumerate(texts.fillna(DASH)):
+        ink = inks[y, x]
         axes.text(
             x,
             y,
             text,
-            color=inks[y, x],
+            color=ink,
             ha="center",
             va="center",
             size="small",
@@ -108,15 +108,13 @@ def draw(axes: Axes, panel: Panel, scale: Normalize) -> Any:
         edgecolors="white",
         linewidth=1,
     )
-    names = [list(map(panel.spec.format_name, side)) for side in (columns, rows)]
-    is_long = sum(map(len, names[0])) > LETTERS
-    turned = {
-        "rotation": 35,
-        "ha": "right",
-        "rotation_mode": "anchor",
-    }
-    axes.set_xticks(range(len(columns)), names[0], **(turned if is_long else {}))
-    axes.set_yticks(range(len(rows)), names[1])
+    x_names, y_names = (map(panel.spec.format_name, side) for side in (columns, rows))
+    x_names = list(x_names)
+    turned = {}
+    if sum(map(len, x_names)) > LETTERS:
+        turned = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(columns)), x_names, **turned)
+    axes.set_yticks(range(len(rows)), list(y_names))
     axes.tick_params(length=0)
     axes.grid(False)
     axes.spines[:].set_visible(False)

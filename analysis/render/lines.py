@@ -11,9 +11,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from pkm.analysis.figures.figure import FigureSpec
+from pkm.analysis.figures.styles import shorten
 from pkm.analysis.figures.texts import short_number, wants_log
 from pkm.analysis.render.panel import Panel, ordered
-from pkm.analysis.render.style import HueStyle, artist, variant_styles
+from pkm.analysis.render.style import Styles, artist, variant_styles
 
 LETTER = 0.6  # width of a letter of a tick, of the size of its font
 BETWEEN = 1.2  # width between two labels of ticks
@@ -24,7 +25,6 @@ MAX_BAND = 3.0
 MAX_RANGE = 1000.0
 DODGE = 0.15  # largest shift of a curve on a logarithmic axis, as a power of 2
 BAND = 0.16  # opacity
-Styles = Mapping[Any, HueStyle]
 
 
 def prepare(
@@ -42,92 +42,74 @@ def prepare(
     if not pd.api.types.is_numeric_dtype(table["x"]):
         names = ordered(table["x"], spec)
         table = table.assign(x=[float(names.index(name)) for name in table["x"]])
-    for end in ("low", "high"):
-        shown = table["value"]
-        if spec.interval != "none":
-            shown = table[end].fillna(shown)
-        table = table.assign(**{f"shown_{end}": shown})
-    log = spec.y_scale == "log" and bool((table["value"] > 0).any())
+    value = table["value"]
+    low, high = (
+        value if spec.interval == "none" else table[end].fillna(value)
+        for end in ("low", "high")
+    )
+    table = table.assign(shown_low=low, shown_high=high)
+    log = spec.y_scale == "log" and bool((value > 0).any())
     if spec.y_scale == "auto":
         log = wants_log(_limiting(table, styles))
     if log and spec.cut:
-        table = _clip_intervals(table, spec)
+        # The lower ends of bands may be below zero.
+        largest = value if spec.cut == "point" else value[value > 0].min()
+        low = np.fmax(low, largest / MAX_BAND)
+        table = table.assign(shown_low=low, shown_high=np.fmax(high, low))
     places = {float(place): spec.format_name(name) for place, name in enumerate(names)}
-    return Panel(
-        spec,
-        table,
-        styles,
-        log,
-        places,
-    )
+    return Panel(spec, table, styles, log, places)
 
 
-def _clip_intervals(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
-    """Clip the lower ends of bands, which may be below zero, on a logarithmic axis."""
-    value = table["value"]
-    largest = value if spec.cut == "point" else value[value > 0].min()
-    low = np.fmax(table["shown_low"], largest / MAX_BAND)
-    high = np.fmax(table["shown_high"], low)
-    return table.assign(shown_low=low, shown_high=high)
-
-
-def curves(panel: Panel) -> Iterator[tuple[Any, dict[str, Any], pd.DataFrame]]:
+def curves(panel: Panel) -> Iterator[tuple[Any, dict, pd.DataFrame]]:
     """Yield the curves and levels of a panel: hue, style, rows by x.
 
     Levels have one row, whose x is missing.
     """
     spec = panel.spec
     variants = variant_styles(panel.table, spec) if spec.style else {}
-    keys = [name for name in ("style", "curve") if name in panel.table]
+    keys = list(panel.table.filter(["hue", "style", "curve"]))
     for order, (hue, style) in enumerate(panel.styles.items()):
         rows = panel.table[panel.table["hue"] == hue].sort_values("x", kind="stable")
-        is_level = rows["x"].isna()
-        parts = [rows[rows.index == index] for index in rows.index[is_level]]
-        others = rows[~is_level]
-        if keys:
-            groups = others.groupby(
-                keys,
-                sort=False,
-                dropna=False,
-                observed=True,
-            )
-            parts += [curve for _, curve in groups]
-        else:
-            parts.append(others)
-        for part in parts:
-            if len(part):
-                change = variants[part["style"].iloc[0]] if variants else {}
-                yield hue, {"zorder": 10 + order} | style.line | change, part
+        levels = rows[rows["x"].isna()]
+        parts = [levels.iloc[[place]] for place in range(len(levels))]
+        others = rows.dropna(subset="x").groupby(
+            keys,
+            sort=False,
+            dropna=False,
+            observed=True,
+        )
+        for part in (*parts, *(curve for _, curve in others)):
+            change = variants[part["style"].iloc[0]] if variants else {}
+            yield hue, {"zorder": 10 + order} | style.line | change, part
 
 
-def draw(axes: Axes, panel: Panel) -> None:
+def draw(
+    axes: Axes,
+    panel: Panel,
+) -> None:
     """Draw the curves of a panel."""
     spec = panel.spec
-    low, high = limits(panel)
-    order = {hue: place for place, hue in enumerate(panel.styles)}
+    hues = list(panel.styles)
     for hue, line, rows in curves(panel):
-        style = panel.styles[hue]
-        bounds = rows["shown_low"], rows["shown_high"]
-        with_interval = (bounds[0] < bounds[1]).any() and line["zorder"] > 2
+        value = rows["value"]
+        low, high = rows["shown_low"], rows["shown_high"]
+        with_interval = (low < high).any() and line["zorder"] > 2
+        band = {"color": line["color"], "alpha": BAND, "linewidth": 0}
         if rows["x"].isna().all():
-            axes.axhline(rows["value"].iloc[0], **artist(line | {"marker": None}))
-            if spec.level_bands and not style.baseline and with_interval:
-                ends = (end.iloc[0] for end in bounds)
-                axes.axhspan(
-                    *ends,
-                    color=style.color,
-                    alpha=BAND,
-                    linewidth=0,
-                )
+            axes.axhline(value.iloc[0], **artist(line | {"marker": None}))
+            is_shown = spec.level_bands and not panel.styles[hue].baseline
+            if is_shown and with_interval:
+                axes.axhspan(low.iloc[0], high.iloc[0], **band)
             continue
-        shift = dodged(order[hue], len(order)) if spec.dodge else 1.0
-        x = rows["x"] * shift
+        x = rows["x"]
+        if spec.dodge:
+            # Curves are apart by equal factors.
+            x = x * 2.0 ** (DODGE * (2 * (hues.index(hue) + 0.5) / len(hues) - 1))
         if with_interval and spec.bands == "bars":
-            lengths = rows["value"] - bounds[0], bounds[1] - rows["value"]
             axes.errorbar(
                 x,
-                rows["value"],
-                np.clip(lengths, 0, None),
+                value,
+                np.clip([value - low, high - value], 0, None),
                 fmt="none",
                 ecolor=line["color"],
                 elinewidth=1.2,
@@ -135,20 +117,14 @@ def draw(axes: Axes, panel: Panel) -> None:
                 zorder=line["zorder"],
             )
         elif with_interval:
-            axes.fill_between(
-                x,
-                *bounds,
-                color=line["color"],
-                alpha=BAND,
-                linewidth=0,
-            )
-        axes.plot(x, rows["value"], **artist(line))
+            axes.fill_between(x, low, high, **band)
+        axes.plot(x, value, **artist(line))
     for entry in spec.references:
         _draw_reference(axes, entry, panel)
 
     if panel.log:
         axes.set_yscale("log")
-    axes.set_ylim(low, high)
+    axes.set_ylim(*limits(panel))
     if spec.y_reversed:
         axes.invert_yaxis()
     _set_x_axis(axes, panel)
@@ -156,12 +132,11 @@ def draw(axes: Axes, panel: Panel) -> None:
         _write_exponents(axes, panel)
 
 
-def dodged(order: int, count: int) -> float:
-    """Return the factor by which the x of one of some curves is moved."""
-    return 2.0 ** (DODGE * (2 * (order + 0.5) / count - 1))
-
-
-def _draw_reference(axes: Axes, entry: Mapping[str, Any], panel: Panel) -> None:
+def _draw_reference(
+    axes: Axes,
+    entry: Mapping,
+    panel: Panel,
+) -> None:
     """Draw a level, or a power of x through the middle of the first curve."""
     line = artist(reference_line(entry))
     if "y" in entry:
@@ -170,13 +145,12 @@ def _draw_reference(axes: Axes, entry: Mapping[str, Any], panel: Panel) -> None:
         axes.axvline(entry["x"], **line)
     else:
         for x, value in list(fitted(panel).values())[:1]:
-            middle = np.exp(np.log(x).mean())
-            height = np.exp(np.log(value).mean())
-            ends = np.array([x[0], x[-1]])
+            middle, height = np.exp(np.log([x, value]).mean(axis=1))
+            ends = x[[0, -1]]
             axes.plot(ends, height * (ends / middle) ** entry["slope"], **line)
 
 
-def reference_line(entry: Mapping[str, Any]) -> dict[str, Any]:
+def reference_line(entry: Mapping) -> dict:
     """Return how a reference line is drawn: by default grey and dotted."""
     own = {key: value for key, value in entry.items() if key not in ("x", "y", "slope")}
     return {
@@ -190,7 +164,10 @@ def reference_line(entry: Mapping[str, Any]) -> dict[str, Any]:
 # Axes
 
 
-def _set_x_axis(axes: Axes, panel: Panel) -> None:
+def _set_x_axis(
+    axes: Axes,
+    panel: Panel,
+) -> None:
     """Put ticks at the grid's values, thinned where they are many."""
     spec = panel.spec
     grid = np.unique(panel.table["x"].dropna().to_numpy(dtype=float))
@@ -206,15 +183,23 @@ def _set_x_axis(axes: Axes, panel: Panel) -> None:
         axes.invert_xaxis()
 
 
-def _choose_ticks(axes: Axes, grid: np.ndarray, spec: FigureSpec) -> np.ndarray:
+def _choose_ticks(
+    axes: Axes,
+    grid: np.ndarray,
+    spec: FigureSpec,
+) -> np.ndarray:
     """Choose values of a grid whose labels do not touch, from the smallest up.
 
     Where these are few of many on a linear axis, round numbers take their place.
     """
     places = grid if spec.x_scale == "linear" else np.log(grid)
-    longest = max(len(short_number(value)) for value in grid)
+    # The width of a label, as a share of that of the axes.
+    letters = LETTER * max(len(short_number(value)) for value in grid) + BETWEEN
+    size = matplotlib.rcParams["xtick.labelsize"] / 72
+    columns = axes.get_subplotspec().get_gridspec().ncols
+    share = letters * size * columns / (INSIDE * axes.figure.get_figwidth())
     # Differences of values are rounded.
-    distance = np.ptp(places) * _label_share(axes, longest) - 1e-9
+    distance = np.ptp(places) * share - 1e-9
     chosen = [0]
     for index in range(1, grid.size):
         if places[index] - places[chosen[-1]] >= distance:
@@ -225,24 +210,26 @@ def _choose_ticks(axes: Axes, grid: np.ndarray, spec: FigureSpec) -> np.ndarray:
     return grid[chosen]
 
 
-def _label_share(axes: Axes, length: int) -> float:
-    """Return the width of a label of some letters as a share of that of the axes."""
-    size = matplotlib.rcParams["xtick.labelsize"] / 72
-    columns = axes.get_subplotspec().get_gridspec().ncols
-    letters = LETTER * length + BETWEEN
-    return letters * size * columns / (INSIDE * axes.figure.get_figwidth())
-
-
-def _limiting(table: pd.DataFrame, styles: Styles) -> np.ndarray:
+def _limiting(
+    table: pd.DataFrame,
+    styles: Styles,
+) -> np.ndarray:
     """Values that set scale and limits: of all curves, or of all but baselines."""
-    baseline = table["hue"].map(lambda hue: styles[hue].baseline).to_numpy(dtype=bool)
+    baseline = _is_baseline(table, styles)
     values = table["value"].to_numpy(dtype=float)
-    inside = values[~baseline] if (~baseline).any() else values
+    inside = values if baseline.all() else values[~baseline]
     curve_values = values[~baseline & table["x"].notna().to_numpy()]
     # A level that is almost exact would stretch a logarithmic axis over many empty
     # decades.
     lowest = curve_values.min() / MAX_RANGE if curve_values.size else -np.inf
     return inside[(inside >= lowest) | (inside <= 0)]
+
+
+def _is_baseline(
+    table: pd.DataFrame,
+    styles: Styles,
+) -> np.ndarray:
+    return np.array([styles[hue].baseline for hue in table["hue"]], dtype=bool)
 
 
 def limits(panel: Panel) -> tuple[float, float]:
@@ -257,8 +244,7 @@ def limits(panel: Panel) -> tuple[float, float]:
     values = np.append(_limiting(table, panel.styles), levels)
     if not values.size:
         return 0.0, 1.0
-    has_limits = table["hue"].map(lambda hue: not panel.styles[hue].baseline)
-    bands = table[has_limits.astype(bool)]
+    bands = table[~_is_baseline(table, panel.styles)]
     top = values.max()
     highest = np.fmax(bands["shown_high"].max(), top)
     if panel.log:
@@ -280,11 +266,10 @@ def outside(panel: Panel) -> str:
     """Name the level lines outside the limits, with their values; empty without any."""
     levels = panel.table[panel.table["x"].isna()]
     is_inside = levels["value"].between(*limits(panel))
-    texts = [
-        f"{panel.styles[level.hue].short_label} {level.value:.3g}"
+    return ", ".join(
+        f"{shorten(panel.styles[level.hue].label)} {level.value:.3g}"
         for level in levels[~is_inside].itertuples()
-    ]
-    return ", ".join(texts)
+    )
 
 
 # Exponents
@@ -299,14 +284,16 @@ def fitted(panel: Panel) -> dict[Any, tuple[np.ndarray, np.ndarray]]:
     for hue, style in panel.styles.items():
         is_curve = (panel.table["hue"] == hue) & panel.table["x"].notna()
         curve = panel.table[is_curve].sort_values("x")
-        x = curve["x"].to_numpy(dtype=float)
-        value = curve["value"].to_numpy(dtype=float)
+        x, value = curve[["x", "value"]].to_numpy(dtype=float).T
         if not style.baseline and x.size > 1 and (value > 0).all():
             found[hue] = x, value
     return found
 
 
-def _write_exponents(axes: Axes, panel: Panel) -> None:
+def _write_exponents(
+    axes: Axes,
+    panel: Panel,
+) -> None:
     """Write the fitted exponents beside a panel, by height of the curves' ends."""
     powers = fitted(panel)
     hues = sorted(powers, key=lambda hue: -powers[hue][1][-1])
@@ -324,7 +311,10 @@ def _write_exponents(axes: Axes, panel: Panel) -> None:
     )
 
 
-def share_limits(all_axes: Sequence[Axes], axis: str) -> None:
+def share_limits(
+    all_axes: Sequence[Axes],
+    axis: str,
+) -> None:
     """Give panels the same axis of values."""
     limits = np.array([getattr(axes, f"get_{axis}lim")() for axes in all_axes])
     scales = {getattr(axes, f"get_{axis}scale")() for axes in all_axes}

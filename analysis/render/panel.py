@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.render.style import HueStyle
+from pkm.analysis.render.style import Styles
 
 REPORTED = "reported"
 MIN_WIDTH = 1.3  # inches of a panel, where a figure declares its width
@@ -34,7 +34,7 @@ class Panel:
 
     spec: FigureSpec
     table: pd.DataFrame
-    styles: Mapping[Any, HueStyle]
+    styles: Styles
     log: bool = False
     names: Mapping[float, str] = field(default_factory=dict)
     title: str = ""
@@ -48,7 +48,7 @@ class Drawing:
 
     spec: FigureSpec
     panels: tuple[Panel, ...]
-    styles: Mapping[Any, HueStyle]
+    styles: Styles
 
     @property
     def table(self) -> pd.DataFrame:
@@ -85,7 +85,10 @@ class Drawing:
         return list(groups.values())
 
 
-def ordered(values: pd.Series, spec: FigureSpec) -> list[Any]:
+def ordered(
+    values: pd.Series,
+    spec: FigureSpec,
+) -> list[Any]:
     """Return sorted numbers, or categories and names in their order."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         return list(values.cat.remove_unused_categories().cat.categories)

@@ -4,9 +4,7 @@ import hashlib
 import io
 import string
 import textwrap
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -46,7 +44,7 @@ NOT_DRAWN = {
     *(name for name in FigureSpec.__annotations__ if name.startswith("print_")),
 }
 #: What a file does not say: the version of matplotlib, and the date.
-METADATA: dict[str, dict[str, Any]] = {
+METADATA: dict[str, dict] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None},
 }
@@ -69,7 +67,10 @@ def style_path(style: str) -> Path:
     return Path(__file__).with_name(f"{style}.mplstyle")
 
 
-def plot(drawing: Drawing, style: str = "bench") -> Figure:
+def plot(
+    drawing: Drawing,
+    style: str = "bench",
+) -> Figure:
     """Draw a figure.
 
     Parameters
@@ -85,39 +86,41 @@ def plot(drawing: Drawing, style: str = "bench") -> Figure:
     """
     with matplotlib.rc_context(fname=style_path(style)):
         figure = Figure(figsize=_size(drawing))
+        kind = drawing.spec.kind
         columns = drawing.columns
-        n_rows = -(-len(drawing.panels) // columns)
+        n_panels = len(drawing.panels)
+        n_rows = -(-n_panels // columns)
         grid = figure.subplots(n_rows, columns, squeeze=False).ravel()
-        for axes in grid[len(drawing.panels) :]:
+        for axes in grid[n_panels:]:
             axes.remove()
-        all_axes = list(grid[: len(drawing.panels)])
-        for index, (axes, panel) in enumerate(
-            zip(all_axes, drawing.panels, strict=True)
-        ):
+        all_axes = list(grid[:n_panels])
+        for index, axes in enumerate(all_axes):
             # Maps follow when their common scale of colors is known.
-            if panel.spec.kind in CURVES_AND_ROWS:
-                CURVES_AND_ROWS[panel.spec.kind](axes, panel)
-            if panel.title:
-                axes.set_title(_panel_title(index, drawing))
-        if drawing.spec.kind == "heatmap":
+            if kind in CURVES_AND_ROWS:
+                CURVES_AND_ROWS[kind](axes, drawing.panels[index])
+            axes.set_title(_panel_title(index, drawing))
+        if kind == "heatmap":
             _draw_maps(figure, all_axes, drawing)
-        if drawing.spec.kind == "forest":
+        if kind == "forest":
             # Rows are of equal height in panels side by side.
-            for first in range(0, len(all_axes), columns):
+            for first in range(0, n_panels, columns):
                 row = all_axes[first : first + columns]
                 lowest = max(max(axes.get_ylim()) for axes in row)
                 for axes in row:
                     axes.set_ylim(bottom=lowest)
         if drawing.spec.share_y:
-            lines.share_limits(all_axes, "x" if drawing.spec.kind == "forest" else "y")
+            lines.share_limits(all_axes, "x" if kind == "forest" else "y")
         for axes in all_axes:
-            _format_values(axes, drawing.spec)
+            _format_values(axes, kind)
         _label_axes(figure, all_axes, drawing)
         _add_legend(figure, drawing)
     return figure
 
 
-def digest(spec: FigureSpec, style: str) -> str:
+def digest(
+    spec: FigureSpec,
+    style: str,
+) -> str:
     """Hash what a figure draws, its functions and the style sheet.
 
     A picture with another one in its metadata is older than its figure. Keys with their
@@ -147,13 +150,14 @@ def save(
     `source` is the digest of its specification, for the metadata.
     """
     stream = io.BytesIO()
+    metadata = METADATA[kind] | ({SOURCE: source} if source else {})
     # Text stays text in a PDF.
     with matplotlib.rc_context({"pdf.fonttype": 42}):
         figure.savefig(
             stream,
             format=kind,
             dpi="figure",
-            metadata=METADATA[kind] | ({SOURCE: source} if source else {}),
+            metadata=metadata,
             bbox_inches="tight",
         )
     return stream.getvalue()
@@ -168,33 +172,36 @@ def _size(drawing: Drawing) -> tuple[float, float]:
     width, height = matplotlib.rcParams["figure.figsize"]
     letter = matplotlib.rcParams["font.size"] / 72
     columns = drawing.columns
-    if drawing.spec.width:
-        width = drawing.spec.width
-    elif drawing.spec.kind == "lines" and columns == 1:
+    kind = drawing.spec.kind
+    if kind == "lines" and columns == 1:
         width *= SINGLE
     height *= TALLER if columns < 3 else 1.0
     total = 0.0
     for first in range(0, len(drawing.panels), columns):
         row = drawing.panels[first : first + columns]
-        if drawing.spec.kind == "forest":
+        if kind == "forest":
             n_rows = max(max(panel.names) + 1.4 for panel in row)
-            total += (ROW * n_rows + AROUND) * letter
-        elif drawing.spec.kind == "heatmap":
+            height = (ROW * n_rows + AROUND) * letter
+        elif kind == "heatmap":
             n_rows = max(len(heatmap.sides(panel)[1]) for panel in row)
-            total += (CELL * max(n_rows, 3) + AROUND) * letter
-        else:
-            total += height
-    return width, total + 2 * letter
+            height = (CELL * max(n_rows, 3) + AROUND) * letter
+        total += height
+    return drawing.spec.width or width, total + 2 * letter
 
 
-def _panel_title(index: int, drawing: Drawing) -> str:
-    """Return the title of a panel in as many lines as it takes.
+def _panel_title(
+    index: int,
+    drawing: Drawing,
+) -> str:
+    """Return the title of a panel in as many lines as it takes; empty without one.
 
     It has a letter where there are several, and says that curves have a logarithmic
     axis.
     """
     panel = drawing.panels[index]
     title = panel.title
+    if not title:
+        return ""
     letters = string.ascii_lowercase
     if 1 < len(drawing.panels) <= len(letters):
         title = f"({letters[index]}) {title}"
@@ -205,19 +212,23 @@ def _panel_title(index: int, drawing: Drawing) -> str:
     return textwrap.fill(title, max(int(width / letter), 8))
 
 
-def _draw_maps(figure: Figure, all_axes: list[Axes], drawing: Drawing) -> None:
+def _draw_maps(
+    figure: Figure,
+    all_axes: list[Axes],
+    drawing: Drawing,
+) -> None:
     """Draw maps; those of a `color_group` have one scale and one bar."""
     for indices in drawing.color_groups():
         panels = [drawing.panels[index] for index in indices]
-        spec = panels[0].spec
-        scale = heatmap.norm([panel.table for panel in panels], spec)
+        scale = heatmap.norm(panels)
         members = [all_axes[index] for index in indices]
         for axes, panel in zip(members, panels, strict=True):
             image = heatmap.draw(axes, panel, scale)
+        label = panels[0].spec.color_label
         bar = figure.colorbar(
             image,
             ax=members,
-            label=spec.color_label,
+            label=label,
             aspect=30,
         )
         bar.outline.set_visible(False)
@@ -225,11 +236,14 @@ def _draw_maps(figure: Figure, all_axes: list[Axes], drawing: Drawing) -> None:
         bar.ax.minorticks_off()
 
 
-def _format_values(axes: Axes, spec: FigureSpec) -> None:
+def _format_values(
+    axes: Axes,
+    kind: str,
+) -> None:
     """Put round numbers at the ticks of the axis of values."""
-    if spec.kind == "heatmap":
+    if kind == "heatmap":
         return
-    axis = axes.xaxis if spec.kind == "forest" else axes.yaxis
+    axis = axes.xaxis if kind == "forest" else axes.yaxis
     low, high = sorted(axis.get_view_interval())
     decades = 0.0
     if axis.get_scale() == "log":
@@ -242,57 +256,57 @@ def _format_values(axes: Axes, spec: FigureSpec) -> None:
     axis.set_major_formatter(FuncFormatter(plain_number))
 
 
-def _label_axes(figure: Figure, all_axes: list[Axes], drawing: Drawing) -> None:
+def _label_axes(
+    figure: Figure,
+    all_axes: list[Axes],
+    drawing: Drawing,
+) -> None:
     """Label the axes: once for the figure what all panels share."""
-    columns = drawing.columns
-    shared_x = len({panel.x_label for panel in drawing.panels}) == 1
-    shared_y = len({panel.y_label for panel in drawing.panels}) == 1
-    several = len(all_axes) > 1
-    for index, (axes, panel) in enumerate(zip(all_axes, drawing.panels, strict=True)):
-        if not (shared_x and several):
-            axes.set_xlabel(panel.x_label)
-        # Panels of a row that share a label have it once.
-        before = drawing.panels[index - 1].y_label if index % columns else None
-        if not (shared_y and several) and panel.y_label != before:
-            axes.set_ylabel(panel.y_label)
-        is_same = index % columns and panel.names == drawing.panels[index - 1].names
-        if panel.spec.kind == "forest" and is_same:
-            axes.tick_params(axis="y", labelleft=False)
+    panels = drawing.panels
     size = matplotlib.rcParams["axes.labelsize"]
-    if shared_x and several:
-        figure.supxlabel(drawing.panels[0].x_label, size=size)
-    if shared_y and several:
-        figure.supylabel(drawing.panels[0].y_label, size=size)
+    x_labels = {panel.x_label for panel in panels}
+    y_labels = {panel.y_label for panel in panels}
+    shared_x = len(x_labels) == 1 < len(panels)
+    shared_y = len(y_labels) == 1 < len(panels)
+    for index, (axes, panel) in enumerate(zip(all_axes, panels, strict=True)):
+        if not shared_x:
+            axes.set_xlabel(panel.x_label)
+        before = panels[index - 1] if index % drawing.columns else None
+        # Panels of a row that share a label have it once.
+        if not shared_y and (before is None or panel.y_label != before.y_label):
+            axes.set_ylabel(panel.y_label)
+        if panel.spec.kind == "forest" and before and panel.names == before.names:
+            axes.tick_params(axis="y", labelleft=False)
+    if shared_x:
+        figure.supxlabel(*x_labels, size=size)
+    if shared_y:
+        figure.supylabel(*y_labels, size=size)
 
 
 # Legend
 
 
-def legend_entries(drawing: Drawing) -> dict[str, dict[str, Any]]:
+def legend_entries(drawing: Drawing) -> dict[str, dict]:
     """Return the legend: hues, styles, reference lines, reported values."""
     spec = drawing.spec
     if spec.kind == "heatmap":
         return {}
     table = drawing.table
-    entries: dict[str, dict[str, Any]] = {}
-    present = table.dropna(subset=["hue"]).groupby("hue", observed=True)
-    place = "row" if spec.kind == "forest" else "x"
+    is_forest = spec.kind == "forest"
+    is_level = table["row" if is_forest else "x"].isna()
+    level_hues = is_level.groupby(table["hue"], observed=True).all()
+    entries: dict[str, dict] = {}
     for hue, style in drawing.styles.items():
         # Rows that are hues are named at the left.
-        is_row = spec.kind == "forest" and spec.row == spec.hue
-        if is_row or not style.label or hue not in present.groups:
+        is_row = is_forest and spec.row == spec.hue
+        if is_row or not style.label or hue not in level_hues:
             continue
         line = dict(style.line)
-        is_level = present.get_group(hue)[place].isna().all()
-        if is_level:
+        if level_hues[hue]:
             line["marker"] = None
         elif hue in spec.stacked:
-            line |= {
-                "linestyle": "",
-                "marker": "s",
-                "markerfacecolor": style.color,
-            }
-        elif spec.kind == "forest":
+            line |= {"marker": "s", "markerfacecolor": line["color"], "linestyle": ""}
+        elif is_forest:
             line = forest.in_method_color(line, BLACK) | {"linestyle": ""}
         entries[style.label] = line
     if spec.style:
@@ -307,26 +321,28 @@ def legend_entries(drawing: Drawing) -> dict[str, dict[str, Any]]:
     return entries
 
 
-def _add_legend(figure: Figure, drawing: Drawing) -> None:
+def _add_legend(
+    figure: Figure,
+    drawing: Drawing,
+) -> None:
     """Add the legend above a figure, or beside it where it is long."""
     entries = legend_entries(drawing)
     if not entries:
         return
-    handles = [Line2D([], [], **_shown(line)) for line in entries.values()]
-    where: dict[str, Any] = {"loc": "outside right upper"}
+    # Lines are whole and opaque there.
+    whole = {"alpha": None, "zorder": 2, "clip_on": True, "markevery": None}
+    handles = [Line2D([], [], **artist(line | whole)) for line in entries.values()]
+    where: dict = {"loc": "outside right upper"}
     if len(entries) <= MANY_ENTRIES:
         columns = legend_columns(list(entries), figure.get_figwidth())
         where = {"loc": "outside upper center", "ncols": columns}
     figure.legend(handles, list(entries), **where)
 
 
-def _shown(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a line as a legend has it: whole and opaque."""
-    left_out = ("alpha", "zorder", "clip_on", "markevery")
-    return artist({key: value for key, value in line.items() if key not in left_out})
-
-
-def legend_columns(labels: list[str], width: float) -> int:
+def legend_columns(
+    labels: list[str],
+    width: float,
+) -> int:
     """Return how many legend columns fit into `width` inches."""
     letter = LETTER * matplotlib.rcParams["font.size"] / 72
     for columns in range(len(labels), 1, -1):

@@ -26,6 +26,9 @@ DIAMOND = {
 }
 
 
+Styles = Mapping[Any, "HueStyle"]
+
+
 @dataclass(frozen=True)
 class HueStyle:
     """How one hue of a figure is drawn.
@@ -40,7 +43,7 @@ class HueStyle:
         How far down its marks are moved in a forest, in rows.
     """
 
-    line: dict[str, Any]
+    line: dict
     baseline: bool = False
     shift: float = 0.0
 
@@ -50,18 +53,15 @@ class HueStyle:
         return self.line["label"]
 
     @property
-    def short_label(self) -> str:
-        """Label without a part in parentheses."""
-        return self.label.split(" (")[0]
-
-    @property
-    def color(self) -> Any:
+    def color(self) -> str:
         """Color of lines and faces."""
         return self.line["color"]
 
 
 def hue_styles(
-    table: pd.DataFrame, spec: FigureSpec, cells: pd.DataFrame
+    table: pd.DataFrame,
+    spec: FigureSpec,
+    cells: pd.DataFrame,
 ) -> dict[Any, HueStyle]:
     """Return the styles of the hues of a figure, in the order in which they are drawn.
 
@@ -75,7 +75,10 @@ def hue_styles(
     order = [*spec.order, *spec.curves, *spec.methods, *changes]
     hues = in_order(table["hue"].dropna(), order)
     of_method = spec.hue == "method" or bool(spec.curves)
-    methods = MethodStyles(cells if "method" in cells else pd.DataFrame({"method": []}))
+    methods = MethodStyles(cells)
+    # The first method whose rows have a hue; without any the hue names it.
+    named = table.reindex(columns=["hue", "method"]).dropna().drop_duplicates("hue")
+    method_of = dict(named.to_numpy())
     colors = iter(shades(len(hues), 0.82))
     cycle = itertools.cycle(CYCLE)
     styles = {}
@@ -83,33 +86,27 @@ def hue_styles(
         change = changes.get(hue, {})
         if change is None:
             continue
-        change = dict(change)
         if of_method:
-            base = methods[_find_method(table, hue)]
+            base = methods[method_of.get(hue, hue)]
         elif isinstance(hue, str):
             base = MethodStyle(spec.format_name(hue), *next(cycle))
         else:
             base = MethodStyle(spec.format_name(hue), next(colors), "o")
-        for key in ("label", "color", "marker"):
-            if key in change:
-                base = replace(base, **{key: change.pop(key)})
+        change = dict(change)
+        shift = change.pop("shift", 0.0)
+        own = {name: change.pop(name) for name in vars(base) if name in change}
+        base = replace(base, **own)
         line = base.line()
         if not of_method:
             line |= {"linestyle": "-", "markerfacecolor": base.color}
-        shift = change.pop("shift", 0.0)
         styles[hue] = HueStyle(line | change, base.baseline and of_method, shift)
     return styles
 
 
-def _find_method(table: pd.DataFrame, hue: Any) -> Any:
-    """Find the method whose rows have a hue: the hue itself unless they name it."""
-    if "method" not in table:
-        return hue
-    named = table.loc[table["hue"] == hue, "method"].dropna()
-    return named.iloc[0] if len(named) else hue
-
-
-def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str, Any]]:
+def variant_styles(
+    table: pd.DataFrame,
+    spec: FigureSpec,
+) -> dict[Any, dict]:
     """Return the changes that the values of `style` make to a curve."""
     default = ({}, {"linestyle": (3, 1.5), "hollow": True}, {"linestyle": ":"})
     values = in_order(table["style"].dropna(), spec.variants)
@@ -123,7 +120,7 @@ def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str,
     return variants
 
 
-def artist(line: Mapping[str, Any]) -> dict[str, Any]:
+def artist(line: Mapping) -> dict:
     """Return the properties of a style as matplotlib's lines have them.
 
     Examples
@@ -141,14 +138,13 @@ def artist(line: Mapping[str, Any]) -> dict[str, Any]:
 def shades(
     count: int,
     highest: float = 1.0,
-    color_map: str = "viridis",
 ) -> list[str]:
-    """Return colors of a map at equal distances, up to a share of its length.
+    """Return colors of viridis at equal distances, up to a share of its length.
 
     Examples
     --------
     >>> shades(2)
     ['#440154', '#fde725']
     """
-    colors = matplotlib.colormaps[color_map]
+    colors = matplotlib.colormaps["viridis"]
     return [to_hex(colors(share)) for share in np.linspace(0.0, highest, count)]

@@ -16,7 +16,7 @@ from pkm.analysis.render import forest, heatmap, lines
 from pkm.analysis.render.panel import Drawing, Panel
 from pkm.yaml_files import read_file
 
-Json = dict[str, Any]
+Json = dict
 TEMPLATES: Json = read_file(Path(__file__).with_suffix(".yaml"))
 ENTRY = 170  # pixels of an entry of the legend
 
@@ -58,16 +58,12 @@ def _view(panel: Panel) -> Json:
             layer["encoding"][side] = {"datum": value}
             view["layer"].append(layer)
 
-    x = spec.x if spec.kind == "lines" else spec.row
-    titles = {
-        "panel": "panel",
-        "dataset": "data set",
+    titles = TEMPLATES["tooltip"] | {
         "hue": spec.hue,
         "style": spec.style or "style",
-        "place": x,
+        "place": spec.x if spec.kind == "lines" else spec.row,
         "value": spec.value,
         "interval": TEMPLATES["intervals"][spec.interval],
-        **TEMPLATES["tooltip"],
     }
     shown = set().union(*records)
     view["encoding"]["tooltip"] = [
@@ -78,7 +74,7 @@ def _view(panel: Panel) -> Json:
     return view | {"title": panel.title, "data": {"values": records}}
 
 
-def _records(panel: Panel) -> Iterator[tuple[Mapping[str, Any], Json]]:
+def _records(panel: Panel) -> Iterator[tuple[Mapping, Json]]:
     """Yield rows and what the pointer shows of them."""
     spec = panel.spec
     for row in panel.table.to_dict("records"):
@@ -122,26 +118,28 @@ def _quantity(title: str, kind: str, **scale: Any) -> Json:
     }
 
 
-def _lines(panel: Panel, encoding: Json, layers: list[Json]) -> list[Json]:
+def _lines(
+    panel: Panel,
+    encoding: Json,
+    layers: list[Json],
+) -> list[Json]:
     spec = panel.spec
     records = []
     for row, record in _records(panel):
         if panel.log and row["value"] <= 0:
             continue
+        records.append(record)
         if np.isnan(row["x"]):
             record["level"] = record["value"]
-        else:
-            x = rounded(row["x"])
-            record |= {
-                "at": x,
-                "place": panel.names.get(x, spec.format_name(x)),
-                "curve": f"{row.get('style')} {row.get('curve')}",
-            }
-            low = rounded(row["shown_low"])
-            high = rounded(row["shown_high"])
-            if low < high:
-                record |= {"from": low, "to": high}
-        records.append(record)
+            continue
+        x, low, high = (rounded(row[name]) for name in ("x", "shown_low", "shown_high"))
+        record |= {
+            "at": x,
+            "place": panel.names.get(x, spec.format_name(x)),
+            "curve": f"{row.get('style')} {row.get('curve')}",
+        }
+        if low < high:
+            record |= {"from": low, "to": high}
 
     kind = "linear" if spec.x_scale == "linear" else "log"
     ticks = sorted({record["at"] for record in records if "at" in record})
@@ -149,17 +147,31 @@ def _lines(panel: Panel, encoding: Json, layers: list[Json]) -> list[Json]:
     if panel.names:
         axis["labelExpr"] = f"{list(panel.names.values())}[datum.value]"
     encoding["x"]["axis"] = axis
-    encoding["x"] |= _quantity(panel.x_label, kind, reverse=spec.x_reversed, padding=8)
+    encoding["x"] |= _quantity(
+        panel.x_label,
+        kind,
+        reverse=spec.x_reversed,
+        padding=8,
+    )
     kind = "log" if panel.log else "linear"
     domain = list(lines.limits(panel))
-    y = _quantity(panel.y_label, kind, reverse=spec.y_reversed, domain=domain)
+    y = _quantity(
+        panel.y_label,
+        kind,
+        reverse=spec.y_reversed,
+        domain=domain,
+    )
     encoding["y"] |= y
     if spec.bands == "bars":
         layers[1]["mark"] = TEMPLATES["bars"]
     return records
 
 
-def _forest(panel: Panel, encoding: Json, layers: list[Json]) -> list[Json]:
+def _forest(
+    panel: Panel,
+    encoding: Json,
+    layers: list[Json],
+) -> list[Json]:
     spec = panel.spec
     records = []
     for row, record in _records(panel):
@@ -176,14 +188,12 @@ def _forest(panel: Panel, encoding: Json, layers: list[Json]) -> list[Json]:
         if np.isfinite(row.get("reported", np.nan)):
             record["reported"] = rounded(row["reported"])
 
+    options: Json = {"kind": "linear", "zero": bool(spec.stacked or spec.y_zero)}
     if spec.y_scale == "symlog":
-        scale = _quantity(panel.x_label, "symlog", constant=forest.LINEAR_BELOW)
+        options = {"kind": "symlog", "constant": forest.LINEAR_BELOW}
     elif panel.log:
-        scale = _quantity(panel.x_label, "log")
-    else:
-        zero = bool(spec.stacked or spec.y_zero)
-        scale = _quantity(panel.x_label, "linear", zero=zero)
-    encoding["x"] |= scale
+        options = {"kind": "log"}
+    encoding["x"] |= _quantity(panel.x_label, **options)
     places = list(map(float, panel.names))
     labels = list(panel.names.values())
     encoding["y"] |= {
@@ -197,7 +207,11 @@ def _forest(panel: Panel, encoding: Json, layers: list[Json]) -> list[Json]:
     return records
 
 
-def _heatmap(panel: Panel, encoding: Json, layers: list[Json]) -> list[Json]:
+def _heatmap(
+    panel: Panel,
+    encoding: Json,
+    layers: list[Json],
+) -> list[Json]:
     name = panel.spec.format_name
     columns, rows = heatmap.sides(panel)
     sides = {"x": (columns, panel.x_label), "y": (rows[::-1], panel.y_label)}
@@ -205,26 +219,23 @@ def _heatmap(panel: Panel, encoding: Json, layers: list[Json]) -> list[Json]:
         encoding[axis] |= {"sort": list(map(name, side)), "title": label or None}
     records = []
     for row, record in _records(panel):
-        record.pop("hue", None)
         at = name(row["x"])
         place = name(row["row"])
-        record |= {
-            "at": at,
-            "row": place,
-            "place": f"{place}, {at}",
-            "text": row["text"],
-        }
-        records.append(record)
+        cell = {"at": at, "row": place, "place": f"{place}, {at}", "text": row["text"]}
+        records.append(record | cell)
+        records[-1].pop("hue", None)
     return records
 
 
-def _add_colors(views: Sequence[Json], drawing: Drawing) -> None:
+def _add_colors(
+    views: Sequence[Json],
+    drawing: Drawing,
+) -> None:
     """Give the maps of a group one scale of colors."""
     for indices in drawing.color_groups():
         panels = [drawing.panels[index] for index in indices]
-        norm = heatmap.norm([panel.table for panel in panels], panels[0].spec)
-        for index in indices:
-            panel = drawing.panels[index]
+        norm = heatmap.norm(panels)
+        for index, panel in zip(indices, panels, strict=True):
             name = heatmap.color_map(panel)
             scheme = name.removesuffix("_r")
             views[index]["encoding"]["color"] |= {
@@ -239,18 +250,19 @@ def _add_colors(views: Sequence[Json], drawing: Drawing) -> None:
             }
 
 
-def _add_legend(views: Sequence[Json], drawing: Drawing) -> None:
+def _add_legend(
+    views: Sequence[Json],
+    drawing: Drawing,
+) -> None:
     """Give hues their colors, and let a click in the legend choose some of them."""
     present = {record["hue"] for view in views for record in view["data"]["values"]}
-    shown = {
+    named = {
         style.label or str(hue): style.line for hue, style in drawing.styles.items()
     }
-    shown = {label: line for label, line in shown.items() if label in present}
+    shown = {label: line for label, line in named.items() if label in present}
     ranges = {
-        "color": [
-            _color(line["color"], index) for index, line in enumerate(shown.values())
-        ],
-        "strokeDash": [_dash(line.get("linestyle", "-")) for line in shown.values()],
+        "color": [_color(line, index) for index, line in enumerate(shown.values())],
+        "strokeDash": list(map(_dash, shown.values())),
     }
     columns = max(drawing.columns * TEMPLATES["lines"]["width"] // ENTRY, 1)
     for view in views:
@@ -266,11 +278,16 @@ def _add_legend(views: Sequence[Json], drawing: Drawing) -> None:
     views[0]["layer"].insert(0, TEMPLATES["choice"])
 
 
-def _dash(style: Any) -> list[float]:
+def _dash(line: Mapping) -> list[float]:
+    style = line["linestyle"]
     if isinstance(style, str):
         return TEMPLATES["dashes"][style]
     return [2.0 * length for length in style]
 
 
-def _color(color: str, index: int) -> str:
+def _color(
+    line: Mapping,
+    index: int,
+) -> str:
+    color = line["color"]
     return CYCLE[index % len(CYCLE)][0] if color == forest.OF_METHOD else to_hex(color)

@@ -9,7 +9,10 @@ import pandas as pd
 from scipy import optimize, special, stats
 
 
-def gaussian_delta(mu: float, epsilon: float) -> float:
+def gaussian_delta(
+    mu: float,
+    epsilon: float,
+) -> float:
     """Delta of a mu-GDP mechanism at epsilon (Dong, Roth and Su, corollary 1).
 
     Examples
@@ -22,7 +25,10 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     )
 
 
-def gaussian_epsilon(mu: float, delta: float) -> float:
+def gaussian_epsilon(
+    mu: float,
+    delta: float,
+) -> float:
     """Smallest epsilon of a mu-GDP mechanism at delta; infinite without a delta.
 
     Examples
@@ -42,7 +48,10 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 @cache
-def noise_multiplier(epsilon: float, delta: float) -> float:
+def noise_multiplier(
+    epsilon: float,
+    delta: float,
+) -> float:
     """Smallest (epsilon, delta)-private noise scale of a query of sensitivity 1.
 
     Examples
@@ -56,7 +65,10 @@ def noise_multiplier(epsilon: float, delta: float) -> float:
     return 1 / mu
 
 
-def composed_delta(charges: pd.DataFrame, epsilon: float) -> float:
+def composed_delta(
+    charges: pd.DataFrame,
+    epsilon: float,
+) -> float:
     """Delta of Gaussian releases together at epsilon, with the delta charged directly.
 
     Parameters
@@ -120,14 +132,12 @@ def replacement_cost(charges: Sequence[Mapping]) -> tuple[float, float]:
     for charge in charges:
         label = charge["label"]
         failure = charge["delta"]
-        if label == "bucket_counts":
-            if charge["count_sensitivity"] <= 1:
-                failure = 1 - (1 - failure) ** 2
+        if label == "bucket_counts" and charge["count_sensitivity"] <= 1:
+            failure = 1 - (1 - failure) ** 2
+        if label in ("bucket_counts", "nearest_counts"):
             square += 2 / charge["count_scale"] ** 2
         elif label == "bucket_sums":
             square += (2 * charge["radius"] / charge["sum_scale"]) ** 2
-        elif label == "nearest_counts":
-            square += 2 / charge["count_scale"] ** 2
         elif label == "nearest_sums_and_counts":
             # Within one part only its sum changes; between two, both sums by a radius
             # and both counts.
@@ -141,7 +151,10 @@ def replacement_cost(charges: Sequence[Mapping]) -> tuple[float, float]:
     return math.sqrt(square), delta
 
 
-def replacement_epsilon(charges: Sequence[Mapping], delta: float) -> float:
+def replacement_epsilon(
+    charges: Sequence[Mapping],
+    delta: float,
+) -> float:
     """Smallest epsilon of charges at `delta` under replacement; NaN if unknown."""
     mu, failure = replacement_cost(charges)
     return gaussian_epsilon(mu, delta - failure) if mu > 0 else math.nan

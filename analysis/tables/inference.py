@@ -63,7 +63,10 @@ class Estimates:
             end[self.is_log] = np.exp(np.minimum(end[self.is_log], 700.0))
         return low, high
 
-    def p_above(self, bound: float) -> np.ndarray:
+    def p_above(
+        self,
+        bound: float,
+    ) -> np.ndarray:
         """One-sided p-values: small where the statistic is above a bound.
 
         NaN where statistics without variance are equal to the bound.
@@ -76,7 +79,12 @@ class Estimates:
         return stats.t.sf(t, self.freedom)
 
 
-def estimate(resampled: np.ndarray, seeds: ArrayLike, *, log: bool) -> Estimates:
+def estimate(
+    resampled: np.ndarray,
+    seeds: ArrayLike,
+    *,
+    log: bool,
+) -> Estimates:
     """Estimate statistics and their standard errors from resamples of the seeds.
 
     Parameters

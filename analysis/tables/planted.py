@@ -34,7 +34,10 @@ def parse_planted_names(cells: pd.DataFrame) -> pd.DataFrame:
     return cells.assign(**facts.astype(float))
 
 
-def relative_means(matrix: SeedMatrix, value: str) -> tuple[np.ndarray, np.ndarray]:
+def relative_means(
+    matrix: SeedMatrix,
+    value: str,
+) -> tuple[np.ndarray, np.ndarray]:
     """Resampled means of cells, relative to those of the optimum where asked.
 
     Parameters

@@ -167,7 +167,10 @@ def ratios(
 
 
 def _select(
-    study: Study, sweeps: Sequence[str], bounds_factor: float, zoomed: bool
+    study: Study,
+    sweeps: Sequence[str],
+    bounds_factor: float,
+    zoomed: bool,
 ) -> SeedMatrix:
     """Every cell once, at every epsilon of the grid, without timing cells."""
     known = {*study.sweeps}.difference(SEPARATE_SWEEPS).union(sweeps)
@@ -195,34 +198,49 @@ def private(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def median_matrix(
-    table: pd.DataFrame, epsilon: float, datasets: Sequence[str]
+    table: pd.DataFrame,
+    epsilon: float,
+    datasets: Sequence[str],
 ) -> pd.DataFrame:
     """Medians at one epsilon: data sets down, private methods across."""
     table = private(table)
     medians = table[table["epsilon"] == epsilon].pivot_table(
-        index="dataset", columns="method", values="median", aggfunc="first"
+        index="dataset",
+        columns="method",
+        values="median",
+        aggfunc="first",
     )
     return medians.reindex(datasets)
 
 
 def missing_results(
-    table: pd.DataFrame, datasets: Sequence[str]
+    table: pd.DataFrame,
+    datasets: Sequence[str],
 ) -> dict[str, list[str]]:
     """List for each private method the data sets that lack a result at some epsilon."""
     counts = private(table).pivot_table(
-        index="dataset", columns="method", values="epsilon", aggfunc="nunique"
+        index="dataset",
+        columns="method",
+        values="epsilon",
+        aggfunc="nunique",
     )
     is_missing = ~(counts.reindex(datasets) >= table["epsilon"].nunique())
     return {method: list(lacks.index[lacks]) for method, lacks in is_missing.items()}
 
 
-def complete_methods(table: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
+def complete_methods(
+    table: pd.DataFrame,
+    datasets: Sequence[str],
+) -> list[str]:
     """Return the private methods with a result on all data sets at all epsilons."""
     missing = missing_results(table, datasets)
     return [method for method, names in missing.items() if not names]
 
 
-def shared_datasets(table: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
+def shared_datasets(
+    table: pd.DataFrame,
+    datasets: Sequence[str],
+) -> list[str]:
     """Data sets on which every method has a result at every epsilon, in their order.
 
     Methods that have one on fewer than half of the data sets do not count: they would
@@ -235,7 +253,10 @@ def shared_datasets(table: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
     return [name for name in datasets if name not in excluded]
 
 
-def critical_difference(methods: int, datasets: int) -> float:
+def critical_difference(
+    methods: int,
+    datasets: int,
+) -> float:
     """Nemenyi's critical difference of mean ranks, at `LEVEL`.
 
     Examples
@@ -248,7 +269,10 @@ def critical_difference(methods: int, datasets: int) -> float:
 
 
 def rank(
-    table: pd.DataFrame, epsilon: float, datasets: Sequence[str], methods: Sequence[str]
+    table: pd.DataFrame,
+    epsilon: float,
+    datasets: Sequence[str],
+    methods: Sequence[str],
 ) -> pd.DataFrame:
     """Mean ranks of methods over data sets at one epsilon.
 
@@ -299,7 +323,9 @@ def rank(
 
 
 def profile(
-    table: pd.DataFrame, datasets: Sequence[str], factors: Sequence[float]
+    table: pd.DataFrame,
+    datasets: Sequence[str],
+    factors: Sequence[float],
 ) -> pd.DataFrame:
     """Share of data sets and epsilons on which a method is within a factor of the best.
 

@@ -1,6 +1,6 @@
 """Cost of removals, from per-seed rows: times of requests and retraining, losses.
 
-A metric of `COMBINED_METRICS` is made of several stored metrics, each under a method
+A metric of ``removals.yaml`` is made of several stored metrics, each under a method
 name of its own: the time of a retraining is that of ``"mufc, retraining"``, the time of
 a request that of ``"mufc"``. So every check that compares methods can compare the two.
 """
@@ -8,6 +8,7 @@ a request that of ``"mufc"``. So every check that compares methods can compare t
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,25 +17,9 @@ import pyarrow.compute as pc
 
 from pkm.analysis.tables.study import SeedMatrix, Study, concatenate, parse_parameters
 from pkm.arrow import TYPES
+from pkm.yaml_files import read_file
 
-COMBINED_METRICS = {
-    "request_ms": {
-        "removal_mean_ms": "{}",
-        "mean_untouched_ms": "{}, untouched",
-        "retrain_ms": "{}, retraining",
-        "retrain_full_ms": "{}, full retraining",
-    },
-    "reseed_share": {"reseeded": "{}", "reseeded_predicted": "{}, predicted"},
-}
-# A sweep as claims and figures name it: the stored sweeps that it consists of, with
-# their parts (`table1_split`), and the kind of requests. The default bins of the search
-# over their sides are those of Table 1.
-SWEEPS = {
-    "removals": (("removals",), "random"),
-    "adversarial": (("removals", "adversarial"), "adversarial"),
-    "gamma": (("gamma", "table1"), None),
-    "sparse": (("sparse", "table1"), None),
-}
+_COMBINED = read_file(Path(__file__).with_suffix(".yaml"))
 #: A sweep of its own: the checkpoints of runs with removals.
 CHECKPOINTS = "checkpoints"
 #: The stored sweeps of these runs, by the names of their parents.
@@ -46,7 +31,7 @@ SETTING = ["params", "clients", "clusters_per_client", "removals", *RUN]
 
 
 class RemovalStudy(Study):
-    """A study with the sweeps of `SWEEPS` and the metrics of `COMBINED_METRICS`.
+    """A study with the sweeps and the metrics of ``removals.yaml``.
 
     Its cells have `gamma_factor`, the side of the bins over 1 / sqrt(n) (NaN without
     bins), and those of even splits have all clusters. A setting that two sweeps share
@@ -58,12 +43,18 @@ class RemovalStudy(Study):
     study : Study
     """
 
-    def __init__(self, study: Study):
+    def __init__(
+        self,
+        study: Study,
+    ):
         self._study = study
         self.cells = study.cells
         self._sweep_matrix = cache(self._build)
 
-    def rows_with(self, metrics: Sequence[str]) -> pd.DataFrame:
+    def rows_with(
+        self,
+        metrics: Sequence[str],
+    ) -> pd.DataFrame:
         """Rows that have all of the metrics, with parent sweeps for their parts."""
         rows = self._study.rows_with(metrics)
         sweeps = rows["sweep"].map(parent_sweep)
@@ -76,14 +67,13 @@ class RemovalStudy(Study):
     ) -> SeedMatrix:
         if sweep == CHECKPOINTS:
             return self._checkpoints(metric)
-        parents, requests = SWEEPS.get(sweep, ((sweep,), None))
+        parents, requests = _COMBINED["sweeps"].get(sweep, ([sweep], None))
         stored = [name for name in self._study.sweeps if parent_sweep(name) in parents]
 
         # Collect the stored metrics, each under the names of its methods.
         matrices = []
-        for stored_metric, template in COMBINED_METRICS.get(
-            metric, {metric: "{}"}
-        ).items():
+        templates = _COMBINED["metrics"].get(metric, {metric: "{}"})
+        for stored_metric, template in templates.items():
             matrix = self._study.matrix(stored or [sweep], stored_metric)
             if requests is not None:
                 matrix = matrix.take(matrix.cells["requests"] == requests)
@@ -105,7 +95,10 @@ class RemovalStudy(Study):
         matrix = replace(matrix, cells=cells).take(np.argsort(is_uneven, kind="stable"))
         return matrix.take(~matrix.cells.duplicated(SETTING))
 
-    def _checkpoints(self, metric: str) -> SeedMatrix:
+    def _checkpoints(
+        self,
+        metric: str,
+    ) -> SeedMatrix:
         """Values of runs at checkpoints; loss ratios at the start have request -1."""
         lines = read_checkpoints(self._study)
         if not len(lines):
@@ -114,10 +107,9 @@ class RemovalStudy(Study):
             start = lines.assign(request=-1.0, loss_ratio=lines["start"])
             lines = pd.concat([start, lines])
         wide = lines.pivot_table(index="seed", columns=[*RUN, "request"], values=metric)
-        styles = self.cells.drop_duplicates("method")
-        styles = styles[["method", "label", "color", "marker"]]
+        styles = self.cells[["method", "label", "color", "marker"]]
         cells = wide.columns.to_frame(index=False).merge(
-            styles, on="method", how="left"
+            styles.drop_duplicates("method"), on="method", how="left"
         )
         cells = cells.assign(sweep=CHECKPOINTS, epsilon=np.nan)
         left_out = np.zeros(len(cells), int)

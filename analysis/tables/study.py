@@ -53,7 +53,10 @@ class SeedMatrix:
     values: np.ndarray
     left_out: np.ndarray
 
-    def take(self, columns: np.ndarray | Sequence[int]) -> "SeedMatrix":
+    def take(
+        self,
+        columns: np.ndarray | Sequence[int],
+    ) -> "SeedMatrix":
         """Return the matrix of some columns (mask or positions)."""
         columns = np.asarray(columns)
         if columns.dtype == bool:
@@ -103,8 +106,11 @@ class Study:
         If a column is missing, or a seed is repeated in one cell of one sweep.
     """
 
-    def __init__(self, rows: pd.DataFrame):
-        absent = [name for name in (*REQUIRED, "seed") if name not in rows.columns]
+    def __init__(
+        self,
+        rows: pd.DataFrame,
+    ):
+        absent = [name for name in (*REQUIRED, "seed") if name not in rows]
         if absent:
             raise ValueError(
                 f"rows lack the columns {absent}; they must come from the cell store "
@@ -114,9 +120,9 @@ class Study:
         identity = rows[["sweep", "cell", "seed"]]
         repeated = identity[identity.duplicated()]
         if len(repeated):
-            sweep_name, cell_key, seed = repeated.iloc[0]
+            sweep, cell, seed = repeated.iloc[0]
             raise ValueError(
-                f"seed {seed} is repeated in cell {cell_key} of sweep {sweep_name!r}"
+                f"seed {seed} is repeated in cell {cell} of sweep {sweep!r}"
             )
 
         self.cells = _describe_cells(rows.drop_duplicates(["sweep", "cell"]))
@@ -134,7 +140,7 @@ class Study:
     @property
     def metrics(self) -> list[str]:
         """Names of the metrics that some row has."""
-        return [name for name in schema.names("metric") if name in self._rows.columns]
+        return [name for name in schema.names("metric") if name in self._rows]
 
     def matrix(
         self,
@@ -150,7 +156,10 @@ class Study:
         stored = [matrix for matrix in matrices if len(matrix.cells)]
         return concatenate(stored) if stored else matrices[0]
 
-    def rows_with(self, metrics: Sequence[str]) -> pd.DataFrame:
+    def rows_with(
+        self,
+        metrics: Sequence[str],
+    ) -> pd.DataFrame:
         """Rows that have all of the metrics (infinite values included), each once."""
         if not set(metrics) <= set(self._rows):
             return self._rows.iloc[:0]
@@ -214,7 +223,10 @@ def parse_parameters(cells: pd.DataFrame) -> list[dict]:
     return [json.loads(text or "{}") for text in cells["params"]]
 
 
-def matches(cells: pd.DataFrame, selector: str | Mapping) -> np.ndarray:
+def matches(
+    cells: pd.DataFrame,
+    selector: str | Mapping,
+) -> np.ndarray:
     """Mask of the cells that a selector matches; none if a column does not exist.
 
     Parameters

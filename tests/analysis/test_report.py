@@ -16,6 +16,7 @@ from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.figures.texts import epsilon_label, missing_text
 from pkm.analysis.pages import index_page, report
+from pkm.analysis.pages.html import render
 from pkm.analysis.pages.privacy_table import privacy_table
 from pkm.analysis.tables.study import Study
 from pkm.arrow import read_parameters
@@ -248,14 +249,15 @@ def test_environment_entries():
         "empty": [],
         "cores": 2,
     }
-    entries = {entry["name"]: entry for entry in report._environment(environment)}
-    assert entries["computed with · inner · python"]["text"] == "3.11"
-    assert entries["substitutes"]["lines"] == substitutes
-    assert entries["joined"]["lines"] == substitutes
-    assert entries["few"]["text"] == "a, b"
-    assert not entries["few"]["lines"]
-    assert entries["empty"]["text"] == "–"
-    assert entries["cores"]["text"] == "2"
+    page = render("environment.html.jinja", environment=environment)
+    entries = dict(re.findall("<dt>(.*?)</dt>\n<dd>(.*?)</dd>", page))
+    assert entries["computed with · inner · python"] == "3.11"
+    for name in ("substitutes", "joined"):
+        assert re.findall("<li>(.*?)</li>", entries[name]) == substitutes
+        assert entries[name].startswith("<details><summary>20 entries: g2-2-10 by ")
+    assert entries["few"] == "a, b"
+    assert entries["empty"] == "–"
+    assert entries["cores"] == "2"
 
 
 def test_report_replaces_older_report_only(tmp_path, monkeypatch):
