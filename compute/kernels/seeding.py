@@ -321,27 +321,6 @@ def exponential_race(
 
 
 @njit(cache=True, nogil=True)
-def nearest_seed(
-    row: np.ndarray,
-    rows: np.ndarray,
-    seeds: np.ndarray,
-    n_seeds: int,
-) -> int:
-    """Position of the nearest of ``seeds[:n_seeds]`` to a row, ties to the first."""
-    nearest = 0
-    min_square = np.inf
-    for t in range(n_seeds):
-        sq_dist = 0.0
-        for h in range(len(row)):
-            diff = np.float64(row[h]) - np.float64(rows[seeds[t], h])
-            sq_dist += diff * diff
-        if sq_dist < min_square:
-            nearest = t
-            min_square = sq_dist
-    return nearest
-
-
-@njit(cache=True, nogil=True)
 def _first_arrival(
     arrival_times: np.ndarray,
     rates: np.ndarray,

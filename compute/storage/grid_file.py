@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numba import njit
 
 from pkm.compute.storage.blocks import Blocks
 from pkm.compute.storage.points import (
@@ -478,26 +477,14 @@ def _join(hashes: list) -> str:
 
 def _check_rows(rows: np.ndarray) -> None:
     """Refuse coordinates of a damaged file: sums of them would not be bounded."""
-    n_inside, n_on_grid = _count_grid_values(rows.reshape(-1))
-    if n_inside < rows.size:
+    if not (np.abs(rows) <= SCALE).all():
         raise ValueError(
             "a grid file is damaged: it has points outside the domain; pack it again"
         )
-    if n_on_grid < rows.size:
+    if not (np.rint(rows) == rows).all():
         raise ValueError(
             "a grid file is damaged: it has points off the grid; pack it again"
         )
-
-
-@njit(cache=True, nogil=True)
-def _count_grid_values(values: np.ndarray) -> tuple[int, int]:
-    """Numbers of values inside the domain, and of integer ones; NaN is neither."""
-    n_inside = 0
-    n_on_grid = 0
-    for value in values:
-        n_inside += abs(value) <= SCALE
-        n_on_grid += np.rint(value) == value
-    return n_inside, n_on_grid
 
 
 def _to_points(block: GridBlock) -> Points:
