@@ -249,14 +249,19 @@ class Points:
         >>> float(inner.rows[0, 0]) / SCALE
         0.100006103515625
         """
-        rows = _requantize(
-            self.rows,
-            read_remainders(self),
-            center,
+        d = len(center)
+        n_together = max(1, TILE // d)
+        rows = np.empty_like(self.rows)
+        _requantize(
+            self.rows.reshape(-1),
+            read_remainders(self).reshape(-1),
+            d,
+            np.tile(center, n_together),
             half_width,
             scale.softness,
             scale.linear_part,
             scale.by_norm,
+            rows.reshape(-1),
         )
         return Points(rows, square_norms(rows), n_null=self.n_null)
 
@@ -355,49 +360,40 @@ def coordinate(
 # others.
 @njit(cache=True, nogil=True, error_model="numpy")
 def _requantize(
-    rows: np.ndarray,
+    values: np.ndarray,
     remainders: np.ndarray,
-    center: np.ndarray,
+    d: int,
+    centers: np.ndarray,
     half_width: float,
     softness: float,
     linear_part: float,
     by_norm: bool,
-) -> np.ndarray:
-    n, d = rows.shape
-    new_rows = np.empty_like(rows)
-    values = rows.reshape(-1)
-    rests = remainders.reshape(-1)
-    new_values = new_rows.reshape(-1)
+    new_values: np.ndarray,
+) -> None:
     # Several points at a time, as one flat array of values: the compiler vectorizes
-    # such loops. OUT: new_rows.
-    n_together = max(1, TILE // d)
-    centers = np.empty(n_together * d)
-    factors = np.empty(n_together * d)
-    positions = np.empty(n_together * d)
-    for j in range(len(centers)):
-        centers[j] = center[j % d]
-    for first in range(0, n, n_together):
-        n_points = min(n_together, n - first)
-        n_values = n_points * d
-        start = first * d
+    # such loops. OUT: new_values.
+    factors = np.empty(len(centers))
+    positions = np.empty(len(centers))
+    for start in range(0, len(values), len(centers)):
+        n_values = min(len(centers), len(values) - start)
 
         # Coordinates in new half-widths about the center.
         for j in range(n_values):
             positions[j] = np.float64(values[start + j])
-        if len(rests):
+        if len(remainders):
             for j in range(n_values):
-                positions[j] += rests[start + j] / SCALE
+                positions[j] += remainders[start + j] / SCALE
         for j in range(n_values):
             positions[j] = (positions[j] / SCALE - centers[j]) / half_width
 
         # Scale of each point, or of each value.
-        for b in range(n_points):
+        for first in range(0, n_values, d):
             squared = 0.0
             if by_norm:
-                for j in range(b * d, (b + 1) * d):
+                for j in range(first, first + d):
                     squared += positions[j] * positions[j]
             factor = linear_part * _shorten(np.sqrt(squared), softness)
-            for j in range(b * d, (b + 1) * d):
+            for j in range(first, first + d):
                 factors[j] = factor
         if not by_norm:
             for j in range(n_values):
@@ -411,7 +407,6 @@ def _requantize(
             position = position if position > -1.0 else -1.0
             position = position if position < 1.0 else 1.0
             new_values[start + j] = np.rint(position * SCALE)
-    return new_rows
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
