@@ -62,7 +62,12 @@ def _parity(word: np.uint64) -> np.int64:
 
 
 @vectorize(cache=True)
-def hash_values(key: Any, user: Any, value: Any, g: Any) -> Any:
+def hash_values(
+    key: Any,
+    user: Any,
+    value: Any,
+    g: Any,
+) -> Any:
     """Hash a value of each user to 0 .. g - 1.
 
     Parameters
@@ -106,7 +111,13 @@ def support_counts(
 
 
 @vectorize(cache=True)
-def parity_hashes(key: Any, user: Any, value: Any, bits: Any, size: Any) -> Any:
+def parity_hashes(
+    key: Any,
+    user: Any,
+    value: Any,
+    bits: Any,
+    size: Any,
+) -> Any:
     """Hash a value of each user to bits: entries of random rows of a Hadamard matrix.
 
     Parameters

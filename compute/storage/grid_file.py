@@ -265,7 +265,10 @@ def open_grid(path: str | PathLike[str] | GridFile) -> GridFile:
         if magic != MAGIC or length > stamp[0]:
             raise ValueError(f"path={name!r} is no grid file: write one with pkm pack")
         text = stream.read(length)
-    header = _parse_header(text, name)
+    damage = _find_damage(text)
+    if damage:
+        raise ValueError(f"path={name!r} has {damage}: pack it again")
+    header = Header(**json.loads(text))
     begin = len(MAGIC) + LENGTH_BYTES + length
     n_values = header.n_rows * header.n_features
     size = begin + header.remainders_at + n_values * REMAINDERS_TYPE.itemsize
@@ -299,14 +302,6 @@ def open_unchanged(source: Any) -> Iterator[Any]:
     file = open_grid(source)
     yield file
     file.check_unchanged()
-
-
-def _parse_header(text: bytes, name: str) -> Header:
-    """Read a file's header, or refuse it."""
-    damage = _find_damage(text)
-    if damage:
-        raise ValueError(f"path={name!r} has {damage}: pack it again")
-    return Header(**json.loads(text))
 
 
 def _find_damage(text: bytes) -> str:
