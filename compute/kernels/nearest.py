@@ -308,25 +308,58 @@ def swap_costs(
         squares = points.rows[block].astype(np.float64) @ doubled
         squares += squared_norms
         squares += points.squared_norms[block, None]
-        costs += _swap_costs(squares, current, slots)
+        costs += _swap_costs(squares, current, slots).astype(np.int64)
     return costs
 
 
+@njit(cache=True, nogil=True)
 def _swap_costs(
     squares: np.ndarray,
     current: np.ndarray,
     slots: np.ndarray,
 ) -> np.ndarray:
     """Costs (slots, m) of points after each swap, from squared distances (n, m)."""
-    to_current = squares[:, current]
-    nearest = to_current.argmin(axis=1)
-    first = to_current.min(axis=1, keepdims=True)
-    np.put_along_axis(to_current, nearest[:, None], np.inf, axis=1)
-    second = to_current.min(axis=1, keepdims=True)
+    n, m = squares.shape
+    slot_numbers = np.full(len(current), -1)
+    for s in range(len(slots)):
+        slot_numbers[slots[s]] = s
 
-    # With each candidate added; what it costs more to remove the nearest center too.
-    with_nearest = np.minimum(squares, first)
-    increases = np.minimum(squares, second) - with_nearest
-    removal_costs = [increases[nearest == slot].sum(axis=0) for slot in slots]
-    costs = with_nearest.sum(axis=0) + np.array(removal_costs)
-    return costs.astype(np.int64)
+    # added_costs[j]: cost with candidate j added and no center removed.
+    # removal_costs[s, j]: increase if the center of slot s is removed as well. In
+    # squared grid steps.
+    added_costs = np.zeros(m)
+    removal_costs = np.zeros((len(slots), m))
+    for i in range(n):
+        row = squares[i]
+        center, first, second = _find_two_nearest(row, current)
+        slot = slot_numbers[center]
+        if slot < 0:
+            for j in range(m):
+                added_costs[j] += row[j] if row[j] < first else first
+        else:
+            removal_cost = removal_costs[slot]
+            for j in range(m):
+                with_center = row[j] if row[j] < first else first
+                without_center = row[j] if row[j] < second else second
+                added_costs[j] += with_center
+                removal_cost[j] += without_center - with_center
+    return removal_costs + added_costs
+
+
+@njit(cache=True, nogil=True)
+def _find_two_nearest(
+    squares: np.ndarray, current: np.ndarray
+) -> tuple[int, float, float]:
+    """Nearest current center; squared distances to it and to the second nearest."""
+    nearest = 0
+    first = np.inf
+    second = np.inf
+    for c in range(len(current)):
+        sq_dist = float(squares[current[c]])
+        if sq_dist < first:
+            second = first
+            first = sq_dist
+            nearest = c
+        elif sq_dist < second:
+            second = sq_dist
+    return nearest, first, second
