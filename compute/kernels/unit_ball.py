@@ -120,6 +120,7 @@ class Projection:
         return rows
 
 
+@njit(cache=True)
 def nearest_labels(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
     """Center (k, m) nearest to each projected point (n, m), ties to the first.
 
@@ -129,11 +130,6 @@ def nearest_labels(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
     >>> nearest_labels(projected, np.array([[0.0], [1.0]])).tolist()
     [0, 0, 1]
     """
-    return _label(projected, np.ascontiguousarray(centers, np.float64))
-
-
-@njit(cache=True)
-def _label(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
     labels = np.empty(len(projected), np.int64)
     for i in range(len(projected)):
         labels[i], _ = nearest_center(projected, i, centers)
