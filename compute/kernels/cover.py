@@ -161,7 +161,8 @@ class Cover:
         block_of_row = used[np.argsort(self._rows[used])]
         blocks = block_of_row[rows]
         chosen = np.lexsort((positions, blocks))[rank]
-        return self._grid_point(int(self._keys[blocks[chosen]]), positions[chosen])
+        key = int(self._keys[blocks[chosen]])
+        return self._grid_point(key, int(positions[chosen]))
 
     def bounded_point(
         self,

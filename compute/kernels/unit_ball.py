@@ -95,7 +95,7 @@ class Projection:
         projected = self.rows(selected).astype(np.float64) @ self._transposed
         projected /= self._length
         # Squares are added in the order of the dimensions.
-        squares = sum(column * column for column in projected.T)
+        squares = np.asarray(sum(column * column for column in projected.T))
         outside = squares > 1.0
         projected[outside] /= np.sqrt(squares[outside])[:, None]
         return projected

@@ -440,14 +440,20 @@ def _quantize_rows(
     rows, squared_norms, remainders = arrays
     d = points.shape[1]
     # Bounds of several rows make the inner loop long enough for vector registers.
-    bounds = np.tile([center, half_width], max(1, TILE // d))
+    n_together = max(1, TILE // d)
+    centers = np.tile(center, n_together)
+    half_widths = np.tile(half_width, n_together)
 
     def snap(block: np.ndarray, filled: slice) -> bool:
         flat_remainders = None
         if remainders is not None:
             flat_remainders = remainders[filled].reshape(-1)
         return _snap_values(
-            block.reshape(-1), *bounds, rows[filled].reshape(-1), flat_remainders
+            block.reshape(-1),
+            centers,
+            half_widths,
+            rows[filled].reshape(-1),
+            flat_remainders,
         )
 
     outside = False
