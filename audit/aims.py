@@ -58,7 +58,11 @@ class Cells:
         return cls("whole", lambda points: np.zeros(len(points)), nowhere, domain)
 
 
-def list_cells(source: Any, query: Any, domain: np.ndarray) -> list[Cells]:
+def list_cells(
+    source: Any,
+    query: Any,
+    domain: np.ndarray,
+) -> list[Cells]:
     """List the divisions of the domain that a query decides by.
 
     Parameters
@@ -91,7 +95,9 @@ def _list_positions(query: Any, n_features: int) -> np.ndarray:
 
 
 def _divide(
-    source: Any, query: Any, positions: np.ndarray
+    source: Any,
+    query: Any,
+    positions: np.ndarray,
 ) -> Iterator[tuple[str, Find]]:
     """Yield the kinds of a query's cells, and how to find the cell of a point."""
     n_features = positions.shape[1]
@@ -147,7 +153,9 @@ def find_shells(
 
 
 def _find_sides(
-    center: np.ndarray, radii: np.ndarray, points: np.ndarray
+    center: np.ndarray,
+    radii: np.ndarray,
+    points: np.ndarray,
 ) -> np.ndarray:
     """Signed number of radii that a column's distance exceeds, for each column."""
     differences = points - center
@@ -167,7 +175,9 @@ def _find_table_cells(edges: Sequence[np.ndarray], points: np.ndarray) -> np.nda
 
 
 def _find_quadtree_cells(
-    shifts: np.ndarray, levels: range, points: np.ndarray
+    shifts: np.ndarray,
+    levels: range,
+    points: np.ndarray,
 ) -> np.ndarray:
     sides = [1 << LARGEST_LEVEL - level for level in levels]
     cells = [(points + shift) // side for shift in shifts for side in sides]
@@ -192,7 +202,11 @@ def _apply(function: Callable[[Points], np.ndarray], points: np.ndarray) -> np.n
     return function(Points.from_grid(points))
 
 
-def convert(rows: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+def convert(
+    rows: np.ndarray,
+    source: np.ndarray,
+    target: np.ndarray,
+) -> np.ndarray:
     """Convert grid steps of a domain to those of another one, inside of it."""
     middle, half_width = middle_and_half_width(*source)
     new_middle, new_half_width = middle_and_half_width(*target)
@@ -205,7 +219,11 @@ def convert(rows: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndar
 # in grid steps of the domain of the cells.
 
 
-def draw_border(rows: np.ndarray, cells: Cells, rng: np.random.Generator) -> np.ndarray:
+def draw_border(
+    rows: np.ndarray,
+    cells: Cells,
+    rng: np.random.Generator,
+) -> np.ndarray:
     """On either side of a border between two records, positions or other points.
 
     Bisection: where the two are centers, its first point is halfway between them.
@@ -229,50 +247,50 @@ def draw_border(rows: np.ndarray, cells: Cells, rng: np.random.Generator) -> np.
 
 
 def _draw_end(
-    ends: np.ndarray, positions: np.ndarray, rng: np.random.Generator
+    ends: np.ndarray,
+    positions: np.ndarray,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Draw a position, if there is one, as often as any of the ends."""
     chosen = positions if len(positions) and rng.random() < 0.5 else ends
     return chosen[rng.integers(len(chosen))]
 
 
-def _differ(cells: Cells, points: np.ndarray, point: np.ndarray) -> np.ndarray:
+def _differ(
+    cells: Cells,
+    points: np.ndarray,
+    point: np.ndarray,
+) -> np.ndarray:
     """Tell which points are in another cell than one point."""
     codes = cells.codes(points)
     return (codes != cells.codes(point[None])).any(axis=1)
 
 
-def draw_in_fullest(
-    rows: np.ndarray, cells: Cells, rng: np.random.Generator
-) -> np.ndarray:
-    """In the cell with most records."""
-    probes, sizes = _draw_by_size(rows, cells, rng)
-    return probes[sizes.argmax()]
-
-
-def draw_in_emptiest(
-    rows: np.ndarray, cells: Cells, rng: np.random.Generator
-) -> np.ndarray:
-    """In a cell without a record, or with fewest."""
-    probes, sizes = _draw_by_size(rows, cells, rng)
-    return probes[sizes.argmin()]
-
-
 def _draw_by_size(
-    rows: np.ndarray, cells: Cells, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw points in random order, with the numbers of records in their cells."""
+    rows: np.ndarray,
+    cells: Cells,
+    rng: np.random.Generator,
+    choose: Callable[[np.ndarray], np.intp],
+) -> np.ndarray:
+    """Draw a point of the cell that is chosen by the cells' numbers of records."""
     elsewhere = _draw_probes(rows.shape[1], rng)
     probes = rng.permutation(np.concatenate([cells.positions, rows, elsewhere]))
     codes = cells.codes(np.concatenate([probes, rows]))
     _, numbers = np.unique(codes, axis=0, return_inverse=True)
     numbers = numbers.ravel()
     sizes = np.bincount(numbers[len(probes) :], minlength=len(numbers))
-    return probes, sizes[numbers[: len(probes)]]
+    return probes[choose(sizes[numbers[: len(probes)]])]
+
+
+#: In the cell with most records; in one without a record, or with fewest.
+draw_in_fullest = partial(_draw_by_size, choose=np.argmax)
+draw_in_emptiest = partial(_draw_by_size, choose=np.argmin)
 
 
 def draw_at_position(
-    rows: np.ndarray, cells: Cells, rng: np.random.Generator
+    rows: np.ndarray,
+    cells: Cells,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """At a position, such as a center, or a step from it."""
     places = cells.positions if len(cells.positions) else rows
@@ -281,21 +299,27 @@ def draw_at_position(
 
 
 def draw_at_quantile(
-    rows: np.ndarray, cells: Cells, rng: np.random.Generator
+    rows: np.ndarray,
+    cells: Cells,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """At a quantile of the records, the same in each column."""
     return np.quantile(rows, rng.random(), axis=0).astype(np.int64)
 
 
 def draw_at_record(
-    rows: np.ndarray, cells: Cells, rng: np.random.Generator
+    rows: np.ndarray,
+    cells: Cells,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """At another record."""
     return rows[rng.integers(len(rows))]
 
 
 def draw_anywhere(
-    rows: np.ndarray, cells: Cells, rng: np.random.Generator
+    rows: np.ndarray,
+    cells: Cells,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Anywhere in the domain."""
     return _draw_probes(rows.shape[1], rng)[0]
@@ -320,7 +344,11 @@ AIMS = {
 }
 
 
-def draw_place(rows: np.ndarray, cells: Cells, rng: np.random.Generator) -> np.ndarray:
+def draw_place(
+    rows: np.ndarray,
+    cells: Cells,
+    rng: np.random.Generator,
+) -> np.ndarray:
     """Draw an aim, and a place for a record among others."""
     aims = list(AIMS)
     aim = aims[rng.choice(len(aims), p=list(AIMS.values()))]

@@ -148,15 +148,16 @@ def _attack_transcripts(
     seed: Seed,
 ) -> EpsilonBound | None:
     """Bound epsilon on one pair by the exact likelihood ratio of all releases."""
-    losses = measure_transcripts(method, pair, n_runs, (*seed, 0))
-    other_losses = measure_transcripts(method, pair.reversed, n_runs, (*seed, 1))
-    if losses is None or other_losses is None:
-        return None
+    sides = []
+    for i, side in enumerate((pair, pair.reversed)):
+        losses = measure_transcripts(method, side, n_runs, (*seed, i))
+        if losses is None:
+            return None
+        sides.append(losses[:, None])
     delta = method.budget(len(pair.rows), N_FEATURES).delta
-    scores = losses[:, None]
     return bound_by_rule(
-        scores,
-        -other_losses[:, None],
+        sides[0],
+        -sides[1],
         delta,
         math.nan,
     )
@@ -209,23 +210,20 @@ def _attack_centers(
     seed: Seed,
 ) -> EpsilonBound:
     """Bound epsilon on one pair by released centers."""
-    left, spent = _release(
-        method,
-        pair,
-        pair.points,
-        n_runs,
-        (*seed, 0),
+    sides = [
+        _release(
+            method,
+            pair,
+            points,
+            n_runs,
+            (*seed, i),
+        )
+        for i, points in enumerate((pair.points, pair.neighbor))
+    ]
+    k = max(centers.shape[1] for centers, _ in sides)
+    features, other_features = (
+        compute_statistics(_pad(centers, k), pair) for centers, _ in sides
     )
-    right, _ = _release(
-        method,
-        pair,
-        pair.neighbor,
-        n_runs,
-        (*seed, 1),
-    )
-    k = max(left.shape[1], right.shape[1])
-    features = compute_statistics(_pad(left, k), pair)
-    other_features = compute_statistics(_pad(right, k), pair)
 
     # Learn one more statistic on the first half.
     half = n_runs // 2
@@ -241,7 +239,7 @@ def _attack_centers(
         scores,
         other_scores,
         delta,
-        spent,
+        sides[0][1],
     )
 
 
@@ -395,29 +393,21 @@ def choose_rule(
     threshold : float
     """
     n = len(scores)
-    best = -math.inf
-    rule = (0, 0.0)
-    for column in range(scores.shape[1]):
-        left = scores[:, column]
-        right = other_scores[:, column]
-        pooled = np.concatenate([left, right])
-        quantiles = np.quantile(pooled, np.linspace(0.002, 0.998, 60))
-        thresholds = np.unique(quantiles)
-        hits = (left[:, None] > thresholds).sum(axis=0)
-        other_hits = (right[:, None] > thresholds).sum(axis=0)
-        # Without a bound above zero, the larger difference of the rates is better.
-        values = compute_bound(
-            hits,
-            other_hits,
-            n,
-            delta,
-        )
-        values = values + 1e-6 * np.abs(hits - other_hits) / n
-        winner = int(values.argmax())
-        if values[winner] > best:
-            best = float(values[winner])
-            rule = (column, float(thresholds[winner]))
-    return rule
+    pooled = np.concatenate([scores, other_scores])
+    thresholds = np.quantile(pooled, np.linspace(0.002, 0.998, 60), axis=0)
+    hits, other_hits = (
+        (table[:, None] > thresholds).sum(axis=0) for table in (scores, other_scores)
+    )
+    values = compute_bound(
+        hits,
+        other_hits,
+        n,
+        delta,
+    )
+    # Without a bound above zero, the larger difference of the rates is better.
+    values = values + 1e-6 * np.abs(hits - other_hits) / n
+    column, winner = np.unravel_index(values.T.argmax(), values.T.shape)
+    return int(column), float(thresholds[winner, column])
 
 
 def compute_bound(

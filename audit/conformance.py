@@ -28,7 +28,7 @@ from pkm.compute import exact_limit
 from pkm.compute.storage.blocks import Blocks
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.fitting import RepeatableNoiseWarning, Run
-from pkm.privacy import SCALE, BudgetExceeded, gdp_epsilon, snap
+from pkm.privacy import SCALE, BudgetExceeded, Ledger, gdp_epsilon, snap
 from pkm.privacy.base import PointsLike
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 from pkm.row_blocks import RowBlocks
@@ -86,6 +86,11 @@ def _assert_equal(actual: np.ndarray, expected: np.ndarray, case: str) -> None:
     assert not n_different, (
         f"{case}: centers differ in {n_different} of {actual.size} coordinates"
     )
+
+
+def _require_ledger(run: Run) -> Ledger:
+    assert run.ledger is not None, "a private method must have a ledger"
+    return run.ledger
 
 
 def check_estimator(method: PrivateKMeans) -> None:
@@ -178,8 +183,7 @@ def check_schedule(method: PrivateKMeans) -> None:
         planned = method.planned_run(N_POINTS, N_FEATURES, SEEDS[:1])
     except NotImplementedError:
         return  # it can be run without an account
-    ledger = _run(method, SEEDS[:1]).ledger
-    assert ledger is not None, "a private method must have a ledger"
+    ledger = _require_ledger(_run(method, SEEDS[:1]))
     labels = [charge.label for charge in ledger.charges]
     assert labels == [charge.label for charge in planned.schedule], (
         "releases must be those of the schedule"
@@ -195,11 +199,11 @@ def check_ledger(method: PrivateKMeans) -> None:
 
     Other methods have no ledger.
     """
-    ledger = _run(method).ledger
+    run = _run(method)
     if not method.claim.private:
-        assert ledger is None, "a method without a claim must not have a ledger"
+        assert run.ledger is None, "a method without a claim must not have a ledger"
         return
-    assert ledger is not None, "a private method must have a ledger"
+    ledger = _require_ledger(run)
     assert ledger.charges, "a private method must charge what it releases"
 
     # The releases are within the budget, and the budget within epsilon.
@@ -226,8 +230,7 @@ def check_overspend_is_refused(method: PrivateKMeans) -> None:
     """A run that spends more than half of its budget cannot be charged twice."""
     if not method.claim.private:
         return
-    ledger = _run(method).ledger
-    assert ledger is not None, "a private method must have a ledger"
+    ledger = _require_ledger(_run(method))
     if ledger.spent() <= method.epsilon / 2:
         return
     charges = ledger.charges

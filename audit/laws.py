@@ -152,7 +152,11 @@ class AdditiveLaw(Law):
         """Scale of the noise that is charged, in grid steps."""
         return self.sensitivity.unit * np.float64(self.mechanism.scale)
 
-    def standardize(self, output: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def standardize(
+        self,
+        output: np.ndarray,
+        values: np.ndarray,
+    ) -> np.ndarray:
         """Return the difference of two answers, in scales of the noise."""
         change = np.asarray(output, float) - np.asarray(values, float)
         return change / self.scale
@@ -161,7 +165,11 @@ class AdditiveLaw(Law):
         """Evaluate the distribution function between grid points."""
         raise NotImplementedError
 
-    def cdf_bounds(self, output: np.ndarray, values: np.ndarray) -> Interval:
+    def cdf_bounds(
+        self,
+        output: np.ndarray,
+        values: np.ndarray,
+    ) -> Interval:
         """See :class:`Law`."""
         noise = np.asarray(output, float) - np.asarray(values, float)
         shape = (len(output), -1)
@@ -179,12 +187,20 @@ class GaussianLaw(AdditiveLaw):
         scale = np.ceil(self.scale) + ROUNDING if self.is_secure else self.scale
         return ndtr(noise / scale)
 
-    def measure_cost(self, values: np.ndarray, others: np.ndarray) -> Cost:
+    def measure_cost(
+        self,
+        values: np.ndarray,
+        others: np.ndarray,
+    ) -> Cost:
         """See :class:`Law`."""
         change = self.standardize(values, others)
         return Cost(mu=float(np.linalg.norm(change.ravel())))
 
-    def log_density(self, output: Any, values: np.ndarray) -> np.ndarray:
+    def log_density(
+        self,
+        output: Any,
+        values: np.ndarray,
+    ) -> np.ndarray:
         """See :class:`Law`."""
         return -(self.standardize(output, values) ** 2) / 2
 
@@ -204,12 +220,20 @@ class LaplaceLaw(AdditiveLaw):
         above = tail * np.exp(-(np.maximum(steps, 0) + 1) / scale)
         return np.where(steps < 0, below, 1 - above)
 
-    def measure_cost(self, values: np.ndarray, others: np.ndarray) -> Cost:
+    def measure_cost(
+        self,
+        values: np.ndarray,
+        others: np.ndarray,
+    ) -> Cost:
         """See :class:`Law`."""
         change = self.standardize(values, others)
         return Cost(epsilon=float(np.abs(change).sum()))
 
-    def log_density(self, output: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def log_density(
+        self,
+        output: np.ndarray,
+        values: np.ndarray,
+    ) -> np.ndarray:
         """See :class:`Law`."""
         return -np.abs(self.standardize(output, values))
 
@@ -273,12 +297,11 @@ class BoundedLaplaceLaw(Law):
         """See :class:`Law`."""
         # The ratio of two densities is monotone between the two centers and constant
         # outside of them.
-        laws = self._describe(values), self._describe(others)
         largest = np.zeros(np.shape(values.exact))
         for extreme in (values.lower, values.upper, values.exact, others.exact):
             output = np.clip(extreme, values.lower, values.upper)
-            one, other = (_log_density(output, *law) for law in laws)
-            losses = one - other
+            density = self.log_density(output, values)
+            losses = density - self.log_density(output, others)
             largest = np.maximum(largest, np.abs(losses))
         return Cost(epsilon=float(largest.sum()))
 
@@ -288,7 +311,8 @@ class BoundedLaplaceLaw(Law):
         values: BoundedValues,
     ) -> np.ndarray:
         """See :class:`Law`."""
-        return _log_density(output, *self._describe(values))
+        center, scale, _, inside = self._describe(values)
+        return -np.abs(output - center) / scale - np.log(inside)
 
     def cdf_bounds(
         self,
@@ -304,17 +328,6 @@ class BoundedLaplaceLaw(Law):
             return cdf.reshape(len(output), -1)
 
         return accumulate(output - 0.5), accumulate(output + 0.5)
-
-
-def _log_density(
-    output: np.ndarray,
-    center: np.ndarray,
-    scale: np.ndarray,
-    below: np.ndarray,
-    inside: np.ndarray,
-) -> np.ndarray:
-    """Log density of bounded Laplace noise, up to a constant."""
-    return -np.abs(output - center) / scale - np.log(inside)
 
 
 # Selections
@@ -710,7 +723,11 @@ LAWS: dict[type, type[Law]] = {
 }
 
 
-def find_law(mechanism: Any, sensitivity: Any, is_secure: bool = False) -> Law:
+def find_law(
+    mechanism: Any,
+    sensitivity: Any,
+    is_secure: bool = False,
+) -> Law:
     """Find the law of a mechanism, by its type.
 
     Raises

@@ -172,14 +172,8 @@ def draw_duplicates(
     d: int,
 ) -> Rows:
     """All records at one point."""
-    return np.tile(
-        rng.uniform(
-            -1,
-            1,
-            d,
-        ),
-        (n, 1),
-    ), 0
+    point = rng.uniform(-1, 1, d)
+    return np.tile(point, (n, 1)), 0
 
 
 def draw_blobs(
@@ -368,7 +362,10 @@ def perturb(
 
 
 def move_record(
-    pair: Pair, cells: Sequence[Cells], rng: Rng, rho: float | None = None
+    pair: Pair,
+    cells: Sequence[Cells],
+    rng: Rng,
+    rho: float | None = None,
 ) -> Pair:
     """Move the record of a pair to where a query may decide about it.
 
@@ -392,7 +389,12 @@ def move_record(
     return _replace_rows(pair, rows, rng, rho)
 
 
-def _replace_rows(pair: Pair, rows: np.ndarray, rng: Rng, rho: float | None) -> Pair:
+def _replace_rows(
+    pair: Pair,
+    rows: np.ndarray,
+    rng: Rng,
+    rho: float | None,
+) -> Pair:
     """Give a pair other points, and the record another replacement, if it has one."""
     replacement = pair.replacement
     if replacement is not None:

@@ -112,7 +112,11 @@ class RecordingStreams:
         Receives the draws.
     """
 
-    def __init__(self, streams: NoiseStreams, trace: Trace) -> None:
+    def __init__(
+        self,
+        streams: NoiseStreams,
+        trace: Trace,
+    ) -> None:
         self.public_seeds = streams.public_seeds
         self.secure = streams.secure
         self._streams = streams
@@ -365,7 +369,9 @@ def observe(observed: dict[str, Any]) -> Iterator[None]:
 
 
 def make_tracing_curator(
-    curator: type, trace: Trace, recorded: Sequence[Draw] | None
+    curator: type,
+    trace: Trace,
+    recorded: Sequence[Draw] | None,
 ) -> type:
     """Derive a curator that writes down queries, draws and charges.
 
@@ -395,7 +401,12 @@ def make_tracing_curator(
                     streams = ReplayingStreams(streams, trace, recorded)
             super().__init__(shards, ledger, streams, *arguments)
 
-        def release_from(self, view: Any, query: Any, noise: Any) -> Any:
+        def release_from(
+            self,
+            view: Any,
+            query: Any,
+            noise: Any,
+        ) -> Any:
             arguments = map(freeze, get_fields(query))
             trace.queries.append((type(query).__name__, *arguments))
             answer = super().release_from(view, query, noise)

@@ -124,15 +124,7 @@ def run_law_tests(
     tests = [_test_law(*item) for item in residuals.items()]
     tests += [_test_correlation(*item) for item in compared.items()]
     tests += [_test_repeats(*item) for item in noises.items()]
-    for label, n in off_grid.items():
-        tests.append(
-            LawTest(
-                label,
-                "grid",
-                n,
-                0.0,
-            )
-        )
+    tests += [LawTest(label, "grid", n, 0.0) for label, n in off_grid.items()]
     return [test for test in tests if test.n_values]
 
 

@@ -4,9 +4,9 @@ The time of a pass is the difference of two fits with different numbers of passe
 divided by the difference of these numbers.
 """
 
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -162,14 +162,8 @@ def measure_threads(n: int) -> list[Measurement]:
 
 def multiply_in_threads(n_threads: int) -> None:
     """Divide the same number of multiplications among threads."""
-    threads = [
-        threading.Thread(target=multiply, args=(N_PRODUCTS // n_threads,))
-        for _ in range(n_threads)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(n_threads) as threads:
+        list(threads.map(multiply, [N_PRODUCTS // n_threads] * n_threads))
 
 
 @njit(cache=True, nogil=True)

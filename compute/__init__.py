@@ -22,7 +22,7 @@ from pkm.compute.kernels.nearest import (
     sums_and_counts,
 )
 from pkm.compute.kernels.rounding import add_rounded
-from pkm.compute.kernels.seeding import exponential_race, largest_packing, nearest_seed
+from pkm.compute.kernels.seeding import exponential_race, largest_packing
 from pkm.compute.kernels.silhouette import (
     cluster_means,
     distance_tiles,
@@ -61,7 +61,6 @@ __all__ = [
     "mean_silhouettes",
     "mean_within_distances",
     "middle_and_half_width",
-    "nearest_seed",
     "stable_partition",
     "sums_and_counts",
     "weighted_lloyd",

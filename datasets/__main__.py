@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -115,12 +115,13 @@ def list_data(console: Console, data_dir: str | None = None) -> None:
     title = "points of your own: text, Parquet, NPY or NPZ"
     table.add_row(loading.FILE, title, "", "", "path=...", "your own")
     console.print(table)
-    for message in errors:
-        console.print(message, style="red", soft_wrap=True, markup=False)
+    _print_errors(console, errors)
 
 
 def _describe_family(
-    family: Family, names: Sequence[str], data_dir: str | None
+    family: Family,
+    names: Sequence[str],
+    data_dir: str | None,
 ) -> list[str]:
     """Describe a family in a row of the list; some G2 sets are published files."""
     entries = list(registry.G2_ENTRIES.values()) if family.name == "g2" else []
@@ -152,7 +153,11 @@ def _describe_range(values: Sequence[int]) -> str:
     return f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
 
 
-def fetch(console: Console, names: Sequence[str], data_dir: str | None = None) -> int:
+def fetch(
+    console: Console,
+    names: Sequence[str],
+    data_dir: str | None = None,
+) -> int:
     """Download missing files of data sets; return how many sets stay unavailable.
 
     ``g2`` means all published files of that family.
@@ -163,9 +168,7 @@ def fetch(console: Console, names: Sequence[str], data_dir: str | None = None) -
         wanted += registry.G2_ENTRIES if is_family else [name]
     reasons = {name: _explain_no_fetching(name) for name in wanted}
 
-    def say(line: str) -> None:
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
-
+    say = partial(_say, console)
     result = fetch_missing(wanted, data_dir, say)
     handled = {*result.fetched, *result.unavailable}
     for name, reason in reasons.items():
@@ -195,15 +198,17 @@ def verify(console: Console, data_dir: str | None = None) -> int:
     entries = (*registry.ENTRIES, *registry.G2_ENTRIES.values())
     states = [find_status(entry, data_dir) for entry in entries]
     errors = [message for state in states for message in state.errors]
-    for message in errors:
-        console.print(message, style="red", soft_wrap=True, markup=False)
+    _print_errors(console, errors)
     n_copies = sum(state.n_copies for state in states)
     console.print(f"{n_copies} files and bundled sets checked, {len(errors)} wrong")
     return len(errors)
 
 
 def export_croissant(
-    console: Console, name: str | None, out: str | None, data_dir: str | None = None
+    console: Console,
+    name: str | None,
+    out: str | None,
+    data_dir: str | None = None,
 ) -> None:
     """Write the Croissant metadata of a data set, or of all into a folder.
 
@@ -226,26 +231,25 @@ def export_croissant(
             try:
                 text = describe(entry)
             except DataUnavailable as error:
-                line = f"{entry.name} is left out: {error}"
-                console.print(line, soft_wrap=True, markup=False)
+                _say(console, f"{entry.name} is left out: {error}")
                 continue
             atomic_write(folder / f"{entry.name}.json", text.encode())
             written += 1
-        console.print(f"{written} files in {folder}", soft_wrap=True)
+        _say(console, f"{written} files in {folder}")
         return
-    entry = registry.find(name)
-    if entry is None:
-        known = suggestion(name, registry.BY_NAME)
-        raise ValueError(f"no published data set is called {name!r}{known}")
+    entry = _find_entry(name)
     if out is None:
         print(describe(entry), end="")
         return
     atomic_write(Path(out), describe(entry).encode())
-    console.print(f"{name}: {out}", soft_wrap=True)
+    _say(console, f"{name}: {out}")
 
 
 def bundle(
-    console: Console, names: Sequence[str], out: str, data_dir: str | None = None
+    console: Console,
+    names: Sequence[str],
+    out: str,
+    data_dir: str | None = None,
 ) -> None:
     """Make the bundled files of data sets, or of all with the list of them.
 
@@ -256,15 +260,9 @@ def bundle(
     DataUnavailable
         If a published file, or torch, is missing.
     """
-
-    def report(line: str) -> None:
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
-
+    report = partial(_say, console)
     for name in names or [entry.name for entry in registry.list_bundled()]:
-        entry = registry.find(name)
-        if entry is None:
-            known = suggestion(name, registry.BY_NAME)
-            raise ValueError(f"no published data set is called {name!r}{known}")
+        entry = _find_entry(name)
         if entry.trained:
             content, record = embeddings.train(entry, data_dir, report)
         else:
@@ -280,10 +278,29 @@ def bundle(
         atomic_write(Path(out) / bundled.README, text.encode())
 
 
+def _find_entry(name: str) -> Entry:
+    """Find a published data set, or refuse its name."""
+    entry = registry.find(name)
+    if entry is None:
+        known = suggestion(name, registry.BY_NAME)
+        raise ValueError(f"no published data set is called {name!r}{known}")
+    return entry
+
+
+def _say(console: Console, line: str) -> None:
+    """Print a line as it is, however long."""
+    console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _print_errors(console: Console, messages: Iterable[str]) -> None:
+    """Print errors in red, one a line."""
+    for message in messages:
+        console.print(message, style="red", soft_wrap=True, markup=False)
+
+
 def print_error(message: object) -> None:
     """Print an error in one line."""
-    console = Console(stderr=True)
-    console.print(f"error: {message}", style="red", soft_wrap=True, markup=False)
+    _print_errors(Console(stderr=True), [f"error: {message}"])
 
 
 def make_parser() -> Parser:

@@ -138,10 +138,10 @@ def measure(
     (1.0, 1.0)
     """
     from sklearn.cluster import KMeans  # a second of imports
+    from sklearn.metrics.cluster import contingency_matrix
 
     kmeans = KMeans(n_clusters, n_init=10, random_state=0)
     kmeans.fit(points)
-    counts = np.zeros((n_clusters, int(labels.max()) + 1), dtype=np.int64)
-    np.add.at(counts, (kmeans.labels_, labels), 1)
+    counts = contingency_matrix(kmeans.labels_, labels)
     accuracy = float(counts.max(axis=1).sum() / len(labels))
     return accuracy, float(kmeans.inertia_)

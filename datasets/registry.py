@@ -20,7 +20,7 @@ from typing import Any
 
 from pkm.datasets import parsers
 from pkm.datasets.entry import Entry, Training
-from pkm.datasets.generated.families import G2_CITATION, G2_POINTS
+from pkm.datasets.generated import families
 from pkm.datasets.generated.samplers import bound_g2
 from pkm.datasets.sources import File, known_sha256
 from pkm.files import keyed_digest
@@ -224,6 +224,7 @@ def _make_g2(
     name: str, gz_sha256: str, sha256: str, size: str, bundled_sha256: str
 ) -> Entry:
     d, sd = (int(number) for number in name.split("-")[1:])
+    family = families.BY_NAME["g2"]
     lower, upper = bound_g2(sd, d)
     text = f"{name}.txt"
     file = File(f"g2/{text}", sha256, gz_sha256, (G2_URL,), text, size=int(size))
@@ -233,7 +234,7 @@ def _make_g2(
     )
     return Entry(
         name=name,
-        n=G2_POINTS,
+        n=family.numbers["n"],
         d=d,
         n_clusters=2,
         files=(file,),
@@ -242,7 +243,7 @@ def _make_g2(
         upper=tuple(upper.tolist()),
         reasons=(reason,) * d,
         license="public, no license stated (SIPU)",
-        citation=G2_CITATION,
+        citation=family.citation,
         title=f"two normal clusters of standard deviation {sd}",
         bundled_sha256=bundled_sha256 or None,
     )

@@ -332,7 +332,9 @@ def _refuse_thousands(values: "Series") -> None:
 
 
 def _encode(
-    classes: "Series | np.ndarray | None", points: np.ndarray, source: str
+    classes: "Series | np.ndarray | None",
+    points: np.ndarray,
+    source: str,
 ) -> np.ndarray | None:
     """Replace classes by numbers from 0, in sorted order; null records may lack one."""
     import pandas as pd

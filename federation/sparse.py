@@ -22,6 +22,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import flint
 import numpy as np
@@ -29,7 +30,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import (
     X25519PrivateKey,
     X25519PublicKey,
 )
-from numba import njit
 
 from pkm.federation.keys import exchange_secrets
 from pkm.federation.links import cut
@@ -46,53 +46,6 @@ class DecodeFailure(RuntimeError):
     """No vector that the code allows has these sums: try again with a fresh salt."""
 
 
-@njit(cache=True)
-def _multiply(
-    a: np.uint64,
-    b: np.uint64,
-) -> np.uint64:
-    """Multiply two reduced numbers modulo 2^61 - 1."""
-    prime = np.uint64(PRIME)
-    half = np.uint64(0xFFFFFFFF)
-    low29 = np.uint64((1 << 29) - 1)
-
-    # The product in halves of 32 bits: 2^64 high + 2^32 middle + low.
-    a_high = a >> np.uint64(32)
-    a_low = a & half
-    b_high = b >> np.uint64(32)
-    b_low = b & half
-    low = a_low * b_low
-    middle = a_high * b_low + a_low * b_high
-
-    # Modulo the prime 2^64 is 8 and 2^61 is 1; the sum is below 2^63.
-    product = (
-        ((a_high * b_high) << np.uint64(3))
-        + (middle >> np.uint64(29))
-        + ((middle & low29) << np.uint64(32))
-        + (low & prime)
-        + (low >> np.uint64(61))
-    )
-    product = (product & prime) + (product >> np.uint64(61))
-    return product - prime if product >= prime else product
-
-
-@njit(cache=True)
-def _add_powers(
-    values: np.ndarray,
-    locators: np.ndarray,
-    sums: np.ndarray,
-) -> None:
-    """Add every value's geometric series to ``sums``, modulo 2^61 - 1."""
-    prime = np.uint64(PRIME)
-    for j in range(len(locators)):
-        # Invariant: the term is values[j] * locators[j]**i.
-        term = values[j]
-        for i in range(len(sums)):
-            total = sums[i] + term
-            sums[i] = total - prime if total >= prime else total
-            term = _multiply(term, locators[j])
-
-
 def sum_powers(
     values: Sequence[int], locators: Sequence[int], length: int, prime: int = PRIME
 ) -> np.ndarray:
@@ -103,18 +56,30 @@ def sum_powers(
     >>> sum_powers([2, 3], [5, 7], 3).tolist()
     [5, 31, 197]
     """
-    terms = [value % prime for value in values]
-    if prime == PRIME:
-        sums = np.zeros(length, np.uint64)
-        _add_powers(np.array(terms, np.uint64), np.array(locators, np.uint64), sums)
-        return sums
-    sums = np.zeros(length, object)
-    series = np.array(terms, object)
-    factors = np.array(locators, object)
-    for i in range(length):
-        sums[i] = series.sum() % prime
-        series = series * factors % prime
-    return sums
+    # The sums are the coefficients of the power series of a sum of fractions.
+    ring = _make_ring(prime)
+    fractions = [(ring([0]), ring([1]))]
+    for value, locator in zip(values, locators, strict=True):
+        fractions.append((ring([value]), ring([1, -locator])))
+    numerator, denominator = _sum_fractions(fractions)
+    series = numerator * denominator.inverse_series_trunc(length)
+    sums = [int(series[i]) for i in range(length)]
+    return np.array(sums, np.uint64 if prime == PRIME else object)
+
+
+def _make_ring(prime: int) -> flint.fmpz_mod_poly_ctx:
+    """Make the ring of polynomials over a field."""
+    return flint.fmpz_mod_poly_ctx(flint.fmpz_mod_ctx(prime))
+
+
+def _sum_fractions(fractions: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Sum numerators over denominators, by halves."""
+    if len(fractions) == 1:
+        return fractions[0]
+    half = len(fractions) // 2
+    a, b = _sum_fractions(fractions[:half])
+    c, d = _sum_fractions(fractions[half:])
+    return a * d + c * b, b * d
 
 
 def _join_digits(
@@ -426,7 +391,7 @@ class _VandermondeSystem:
         sums: Sequence[int],
     ):
         # The minimal polynomial of the power sums has the locators as its roots.
-        self._ring = flint.fmpz_mod_poly_ctx(flint.fmpz_mod_ctx(code.prime))
+        self._ring = _make_ring(code.prime)
         connection = self._ring.minpoly(sums)
         degree = connection.degree()
         if degree > code.max_bins:

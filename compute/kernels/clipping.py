@@ -18,26 +18,12 @@ def clip_norms(rows: np.ndarray, radius: float) -> np.ndarray:
     """Clip the norms of grid vectors (n, d) to a radius: int64, rounded toward zero."""
     rows = np.asarray(rows, np.float64)
     squared_norms = (rows * rows).sum(axis=1)
-    return _clip_norms(rows, squared_norms, float(radius))
-
-
-@njit(cache=True, nogil=True)
-def _clip_norms(
-    rows: np.ndarray,
-    squared_norms: np.ndarray,
-    radius: float,
-) -> np.ndarray:
-    clipped = np.empty(rows.shape, np.int64)
-    squared_radius = radius * radius
-    for i in range(rows.shape[0]):
-        # Vectors inside the ball are unchanged: their factor is exactly 1. Truncation
-        # toward zero makes no other one longer than the radius.
-        factor = 1.0
-        if squared_norms[i] > squared_radius:
-            factor = radius / math.sqrt(squared_norms[i]) * SHRINKAGE
-        for h in range(rows.shape[1]):
-            clipped[i, h] = np.int64(rows[i, h] * factor)
-    return clipped
+    # Vectors inside the ball are unchanged: their factor is exactly 1. Truncation
+    # toward zero makes no other one longer than the radius.
+    outside = squared_norms > radius * radius
+    factors = np.ones(len(rows))
+    factors[outside] = radius / np.sqrt(squared_norms[outside]) * SHRINKAGE
+    return (rows * factors[:, None]).astype(np.int64)
 
 
 def clip_to_ball(points: Points, radius: float, in_place: bool) -> Points:
@@ -66,8 +52,9 @@ def clip_to_ball(points: Points, radius: float, in_place: bool) -> Points:
     return Points(rows, squared_norms, n_null=points.n_null)
 
 
+@njit(cache=True, nogil=True)
 def clipped_sums(
-    points: Points,
+    rows: np.ndarray,
     labels: np.ndarray,
     origins: np.ndarray,
     radius: float,
@@ -76,7 +63,7 @@ def clipped_sums(
 
     Parameters
     ----------
-    points : Points
+    rows : ndarray of shape (n, d), float32
     labels : ndarray of shape (n,), int32
         Bucket of each point; points with -1 are left out.
     origins : ndarray of shape (b, d), int64
@@ -89,16 +76,6 @@ def clipped_sums(
     ndarray of shape (b, d), int64
         No point adds more than the radius in length.
     """
-    return _sum_clipped(points.rows, labels, origins, float(radius))
-
-
-@njit(cache=True, nogil=True)
-def _sum_clipped(
-    rows: np.ndarray,
-    labels: np.ndarray,
-    origins: np.ndarray,
-    radius: float,
-) -> np.ndarray:
     d = rows.shape[1]
     sums = np.zeros(origins.shape, np.int64)
     squared_radius = radius * radius
@@ -130,5 +107,5 @@ def nearest_clipped_sums(
 ) -> Arrays:
     """Clipped sums about each center of the points nearest to it, and their numbers."""
     nearest = labels(points, centers[None])[0]
-    sums = clipped_sums(points, nearest, centers, radius)
+    sums = clipped_sums(points.rows, nearest, centers, float(radius))
     return sums, np.bincount(nearest, minlength=len(centers))

@@ -156,8 +156,13 @@ class Cover:
 
     def counted_point(self, count: int, rank: int) -> np.ndarray:
         """Grid point by count, and by rank in lexicographic order of blocks."""
-        block, position = _index_of_count(self._counts, self._rows, count, rank)
-        return self._grid_point(int(self._keys[block]), position)
+        rows, positions = np.nonzero(self._counts[: self._n_rows] == count)
+        used = np.flatnonzero(self._rows != _ABSENT)
+        block_of_row = used[np.argsort(self._rows[used])]
+        blocks = block_of_row[rows]
+        chosen = np.lexsort((positions, blocks))[rank]
+        key = int(self._keys[blocks[chosen]])
+        return self._grid_point(key, int(positions[chosen]))
 
     def bounded_point(
         self,
@@ -177,12 +182,10 @@ class Cover:
         is_covered = np.zeros(len(self._points), bool)
         if int(grid_point @ grid_point) <= self.lattice.max_squared_norm:
             for block in make_slices(len(self._points), PROJECTION_BLOCK):
-                _mark_within(
-                    self._scaled(block),
-                    grid_point,
-                    self._grid.radius,
-                    is_covered[block],
-                )
+                # Terms are added in the order of _add_points: both agree.
+                pairs = zip(grid_point, self._scaled(block).T, strict=True)
+                squares = sum((value - column) ** 2 for value, column in pairs)
+                is_covered[block] = squares <= self._grid.radius**2
             is_covered &= self.uncovered
         return is_covered
 
@@ -574,23 +577,6 @@ def _find(keys: np.ndarray, key: int) -> int:
 
 
 @njit(cache=True)
-def _mark_within(
-    scaled: np.ndarray,
-    grid_point: np.ndarray,
-    radius: float,
-    is_within: np.ndarray,
-) -> None:
-    """Mark the points that a grid point covers."""
-    # Terms are added in the order of _add_points: both agree on every point.
-    for i in range(scaled.shape[0]):
-        sq_dist = 0.0
-        for h in range(scaled.shape[1]):
-            diff = np.float64(grid_point[h]) - scaled[i, h]
-            sq_dist += diff * diff
-        is_within[i] = sq_dist <= radius * radius
-
-
-@njit(cache=True)
 def _mark_outside(
     key: int,
     grid: BlockGrid,
@@ -624,22 +610,3 @@ def _tally(counts: np.ndarray) -> np.ndarray:
         if count > 0:
             tally[count] += 1
     return tally
-
-
-@njit(cache=True)
-def _index_of_count(
-    counts: np.ndarray,
-    rows: np.ndarray,
-    count: int,
-    rank: int,
-) -> tuple[int, int]:
-    """Block, and position in it, of grid point number ``rank`` with a count."""
-    for block in range(len(rows)):
-        if rows[block] == _ABSENT:
-            continue
-        for position, value in enumerate(counts[rows[block]]):
-            if value == count:
-                if rank == 0:
-                    return block, position
-                rank -= 1
-    return _ABSENT, _ABSENT

@@ -115,7 +115,7 @@ def farthest(
     # Find the rank of the last point digit by digit, until few points share the digits.
     # Invariant: the last point has the prefix, and n_wanted of the points with the
     # prefix are selected.
-    prefix = _RankPrefix.of_all(centers)
+    prefix = _RankPrefix(centers, _largest_square(d).bit_length())
     n_wanted = n_farthest
     n_inside = np.inf
     while n_inside > MAX_GATHERED and not prefix.is_complete:
@@ -141,7 +141,9 @@ def farthest(
         )
         (more,) = _rows_at(tied_points, prefix, tied_counts=tied_counts)
         rows = np.concatenate([inside, more])
-        order = _ranked(rows, squared_distances(Points.from_grid(rows), centers))
+        squares = squared_distances(Points.from_grid(rows), centers)
+        # The last key of lexsort is the primary one.
+        order = np.lexsort((*rows.T[::-1], -squares))
         last = rows[order[n_wanted - 1]]
         n_last = np.count_nonzero((rows[order[:n_wanted]] == last).all(axis=1))
 
@@ -183,10 +185,6 @@ class _RankPrefix:
     shift: int
     decided: int = 0
     coordinates: tuple[int, ...] = ()
-
-    @classmethod
-    def of_all(cls, centers: np.ndarray) -> "_RankPrefix":
-        return cls(centers, _largest_square(centers.shape[1]).bit_length())
 
     @property
     def is_complete(self) -> bool:
@@ -275,12 +273,6 @@ def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
 
 def _concatenated(rows: Arrays, more: Arrays) -> Arrays:
     return (np.concatenate([*rows, *more]),)
-
-
-def _ranked(rows: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """Order of points by their ranks."""
-    # The last key of lexsort is the primary one.
-    return np.lexsort((*rows.T[::-1], -squares))
 
 
 def _is_before_last(

@@ -93,17 +93,12 @@ def cell_counts(points: Points, intervals: int) -> np.ndarray:
     >>> cell_counts(Points.from_grid(np.array([[-SCALE, 0], [5, SCALE]])), 2).tolist()
     [0, 1, 0, 1]
     """
-    counts = np.zeros(intervals ** points.shape[1], np.int64)
-    _count_cells(points.rows, intervals, counts)
-    return counts
+    return _count_cells(points.rows, intervals)
 
 
 @njit(cache=True, nogil=True)
-def _count_cells(
-    rows: np.ndarray,
-    intervals: int,
-    counts: np.ndarray,
-) -> None:
+def _count_cells(rows: np.ndarray, intervals: int) -> np.ndarray:
+    counts = np.zeros(intervals ** rows.shape[1], np.int64)
     for i in range(rows.shape[0]):
         # The interval of each feature is a digit of the cell's number.
         cell = 0
@@ -111,6 +106,7 @@ def _count_cells(
             position = (np.int64(rows[i, h]) + SCALE) * intervals // (2 * SCALE)
             cell = cell * intervals + min(position, intervals - 1)
         counts[cell] += 1
+    return counts
 
 
 def hyperplane_sides(
@@ -202,16 +198,9 @@ def stable_partition(
     return n_below
 
 
-@njit(cache=True, nogil=True)
 def column_sums(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Sum of the rows ``order`` of integer-valued float32, exact, int64."""
-    d = rows.shape[1]
-    sums = np.zeros(d)
-    for p in range(order.shape[0]):
-        row = rows[order[p]]
-        for h in range(d):
-            sums[h] += row[h]
-    return sums.astype(np.int64)
+    return rows[order].sum(axis=0, dtype=np.float64).astype(np.int64)
 
 
 def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:

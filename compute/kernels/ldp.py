@@ -5,8 +5,10 @@ stored per user and nothing depends on the order in which users or values are re
 Privacy does not depend on its quality, only the accuracy does.
 """
 
+from typing import Any
+
 import numpy as np
-from numba import njit
+from numba import njit, vectorize
 
 # Constants of SplitMix64: the golden ratio, and the multipliers of its output function.
 GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -59,20 +61,20 @@ def _parity(word: np.uint64) -> np.int64:
     return np.int64(word & _U1)
 
 
-@njit(cache=True)
+@vectorize(cache=True)
 def hash_values(
-    key: np.uint64,
-    users: np.ndarray,
-    values: np.ndarray,
-    g: int,
-) -> np.ndarray:
+    key: Any,
+    user: Any,
+    value: Any,
+    g: Any,
+) -> Any:
     """Hash a value of each user to 0 .. g - 1.
 
     Parameters
     ----------
     key : uint64
         Public.
-    users, values : ndarray of shape (m,), int64
+    user, value : ndarray of shape (m,), int64
         Not negative.
     g : int
         Below 2**31.
@@ -88,11 +90,7 @@ def hash_values(
     >>> bool(first == third)
     True
     """
-    hashes = np.empty(len(users), np.int64)
-    for i in range(len(users)):
-        word = _hash_value(_hash_user(key, users[i]), values[i])
-        hashes[i] = _reduce(word, g)
-    return hashes
+    return _reduce(_hash_value(_hash_user(key, user), value), g)
 
 
 @njit(cache=True)
@@ -112,20 +110,20 @@ def support_counts(
     return counts
 
 
-@njit(cache=True)
+@vectorize(cache=True)
 def parity_hashes(
-    key: np.uint64,
-    users: np.ndarray,
-    values: np.ndarray,
-    bits: int,
-    size: int,
-) -> np.ndarray:
+    key: Any,
+    user: Any,
+    value: Any,
+    bits: Any,
+    size: Any,
+) -> Any:
     """Hash a value of each user to bits: entries of random rows of a Hadamard matrix.
 
     Parameters
     ----------
     key : uint64
-    users, values : ndarray of shape (m,), int64
+    user, value : ndarray of shape (m,), int64
     bits : int
     size : int
         Order of the matrix, a power of two above all values.
@@ -136,19 +134,15 @@ def parity_hashes(
         Two values of one user agree with probability ``2**-bits`` exactly, over uniform
         rows.
     """
-    hashes = np.zeros(len(users), np.int64)
     # Rows are drawn by the user and the bit, not by the value: entries of two values
-    # agree in half of all rows.
-    mask = np.uint64(size - 1)
-    for i in range(len(users)):
-        user_word = _hash_user(key, users[i])
-        value = np.uint64(values[i])
-        # An entry of a Hadamard matrix is the parity of the bits that row and column
-        # share.
-        for bit in range(bits):
-            row = _hash_value(user_word, bit) & mask
-            hashes[i] |= _parity(row & value) << bit
-    return hashes
+    # agree in half of all rows. An entry of a Hadamard matrix is the parity of the bits
+    # that row and column share.
+    user_word = _hash_user(key, user)
+    mask = np.uint64(size - 1) & np.uint64(value)
+    hashed = 0
+    for bit in range(bits):
+        hashed |= _parity(_hash_value(user_word, bit) & mask) << bit
+    return hashed
 
 
 @njit(cache=True)
@@ -206,18 +200,10 @@ def parity_support_counts(spectrum: np.ndarray, bits: int) -> np.ndarray:
     return totals >> bits
 
 
-@njit(cache=True)
-def random_signs(
-    key: np.uint64,
-    users: np.ndarray,
-    cells: np.ndarray,
-) -> np.ndarray:
+@vectorize(cache=True)
+def random_signs(key: Any, user: Any, cell: Any) -> Any:
     """Public random sign of each user's cell, shape (m,), int64, in {-1, 1}."""
-    signs = np.empty(len(users), np.int64)
-    for i in range(len(users)):
-        word = _hash_value(_hash_user(key, users[i]), cells[i])
-        signs[i] = 1 - 2 * np.int64(word >> _U63)
-    return signs
+    return 1 - 2 * np.int64(_hash_value(_hash_user(key, user), cell) >> _U63)
 
 
 @njit(cache=True)

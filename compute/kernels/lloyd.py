@@ -51,13 +51,15 @@ def weighted_lloyd(
     """
     # Buffers of an iteration; ``means`` holds sums first.
     k, d = centers.shape
+    labels = np.empty(len(points), np.int64)
     cluster_weights = np.empty(k)
     means = np.empty((k, d))
     for _ in range(max_iter):
-        farthest = _assign(
+        farthest, _ = _assign(
             points,
             sample_weight,
             centers,
+            labels,
             cluster_weights,
             means,
         )
@@ -83,26 +85,38 @@ def _assign(
     points: np.ndarray,
     sample_weight: np.ndarray,
     centers: np.ndarray,
+    labels: np.ndarray,
     cluster_weights: np.ndarray,
     sums: np.ndarray,
-) -> int:
-    """Sum weights and weighted points by center; return the point of largest cost."""
-    m, d = points.shape
-    # OUT: cluster_weights and sums. After point i they hold the sums of points 0 .. i,
-    # and ``farthest`` is the one of largest weighted squared distance among these.
+) -> tuple[int, float]:
+    """Label points, sum weights and weighted points by label.
+
+    Returns
+    -------
+    farthest : int
+        The point of largest weighted squared distance to its center.
+    loss : float
+        Sum of these distances.
+    """
+    # OUT: labels, cluster_weights and sums. After point i they hold the sums of points
+    # 0 .. i.
     cluster_weights[:] = 0.0
     sums[:] = 0.0
     farthest = 0
     largest = -1.0
-    for i in range(m):
+    loss = 0.0
+    for i in range(len(points)):
         label, min_square = nearest_center(points, i, centers)
+        labels[i] = label
         cluster_weights[label] += sample_weight[i]
-        for h in range(d):
+        for h in range(points.shape[1]):
             sums[label, h] += sample_weight[i] * points[i, h]
-        if min_square * sample_weight[i] > largest:
+        cost = min_square * sample_weight[i]
+        loss += cost
+        if cost > largest:
             farthest = i
-            largest = min_square * sample_weight[i]
-    return farthest
+            largest = cost
+    return farthest, loss
 
 
 @njit(cache=True, nogil=True)
@@ -131,23 +145,21 @@ def converged_lloyd(
     ndarray of shape (n,), int64
         Nearest center before the last move, ties to the first.
     """
-    n, d = points.shape
-    k = len(centers)
-    labels = np.zeros(n, np.int64)
-    counts = np.empty(k, np.int64)
+    k, d = centers.shape
+    weights = np.ones(len(points))
+    labels = np.zeros(len(points), np.int64)
+    counts = np.empty(k)
     sums = np.empty((k, d))
     previous_loss = np.inf
     for _ in range(max_iter):
-        # Assign the points to their nearest centers.
-        counts[:] = 0
-        sums[:] = 0.0
-        loss = 0.0
-        for i in range(n):
-            labels[i], min_square = nearest_center(points, i, centers)
-            loss += min_square
-            counts[labels[i]] += 1
-            for h in range(d):
-                sums[labels[i], h] += points[i, h]
+        _, loss = _assign(
+            points,
+            weights,
+            centers,
+            labels,
+            counts,
+            sums,
+        )
 
         # Move the centers to the means.
         for j in range(k):

@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -247,22 +248,9 @@ class Cells(NamedTuple):
 
     def shared_members(self) -> np.ndarray:
         """Members that share their cell, in order; each must represent one point."""
-        return self.members[_mark_shared(self.order, self.first, self.counts)]
-
-
-@njit(cache=True, nogil=True)
-def _mark_shared(
-    order: np.ndarray,
-    first: np.ndarray,
-    counts: np.ndarray,
-) -> np.ndarray:
-    # Positions first[c] .. first[c] + counts[c] - 1 of the order lie in cell c.
-    is_shared = np.zeros(len(order), np.bool_)
-    for cell in range(len(first)):
-        if counts[cell] > 1:
-            for position in range(first[cell], first[cell] + counts[cell]):
-                is_shared[order[position]] = True
-    return is_shared
+        is_shared = np.empty(len(self.members), bool)
+        is_shared[self.order] = np.repeat(self.counts > 1, self.counts)
+        return self.members[is_shared]
 
 
 def _number_cells(
@@ -283,17 +271,11 @@ def _number_cells(
     )
 
 
-@njit(cache=True, nogil=True)
 def find_span(points: np.ndarray) -> Span:
     """Smallest and largest of zero and the coordinates of points, each (d,), int64."""
-    n, d = points.shape
-    lowest = np.zeros(d, np.int64)
-    highest = np.zeros(d, np.int64)
-    for i in range(n):
-        for h in range(d):
-            lowest[h] = min(lowest[h], points[i, h])
-            highest[h] = max(highest[h], points[i, h])
-    return lowest, highest
+    lowest = points.min(axis=0, initial=0)
+    highest = points.max(axis=0, initial=0)
+    return lowest.astype(np.int64), highest.astype(np.int64)
 
 
 def _find_cells(
@@ -401,13 +383,15 @@ def lexicographic_order(
 
     # Sort by as many columns as fit a key.
     strides, n_values = _strides(sizes, N_KEYS)
-    keys = _packed_columns(
-        shifted,
+    pack = partial(
+        _pack_rows,
+        shifted.points,
+        shifted.offset,
+        shifted.dropped,
+        shifted.last,
         lowest,
-        members,
-        0,
-        strides,
     )
+    keys = pack(strides, 0, members)
     order, keys = radix_argsort(keys, (n_values - 1).bit_length())
     is_first = differs_from_previous(keys)
     n_packed = len(strides)
@@ -421,13 +405,7 @@ def lexicographic_order(
         runs = np.cumsum(is_first[tied]) - 1
         n_runs = int(runs[-1]) + 1
         strides, n_values = _strides(sizes[n_packed:], N_KEYS // n_runs)
-        keys = _packed_columns(
-            shifted,
-            lowest,
-            members[order[tied]],
-            n_packed,
-            strides,
-        )
+        keys = pack(strides, n_packed, members[order[tied]])
         keys += runs * n_values
         suborder, keys = radix_argsort(keys, (n_runs * n_values - 1).bit_length())
         order[tied] = order[tied][suborder]
@@ -466,46 +444,28 @@ def _strides(sizes: list[int], n_keys: int) -> tuple[np.ndarray, int]:
     return np.array(strides, np.int64), math.prod(sizes[:n_columns])
 
 
-def _packed_columns(
-    shifted: ShiftedRows,
-    lowest: np.ndarray,
-    members: np.ndarray,
-    column: int,
-    strides: np.ndarray,
-) -> np.ndarray:
-    """Key of each member, packed from a column and some that follow it."""
-    columns = slice(column, column + len(strides))
-    return _pack(
-        shifted.points,
-        column,
-        shifted.offset[columns],
-        shifted.dropped,
-        shifted.last,
-        lowest[columns],
-        strides,
-        members,
-    )
-
-
 @njit(cache=True, nogil=True)
-def _pack(
+def _pack_rows(
     points: np.ndarray,
-    column: int,
     offset: np.ndarray,
     dropped: int,
     last: int,
     lowest: np.ndarray,
     strides: np.ndarray,
+    column: int,
     members: np.ndarray,
 ) -> np.ndarray:
-    # OUT: keys, in mixed radix: column h counts in units of strides[h].
+    """Pack some columns of each member into a key, in mixed radix.
+
+    Column ``column + h`` counts in units of ``strides[h]``.
+    """
     keys = np.empty(len(members), np.int64)
     for row in range(len(members)):
         i = members[row]
         key = 0
         for h in range(len(strides)):
-            number = (points[i, column + h] + offset[h]) >> dropped
-            key += (min(number, last) - lowest[h]) * strides[h]
+            number = (points[i, column + h] + offset[column + h]) >> dropped
+            key += (min(number, last) - lowest[column + h]) * strides[h]
         keys[row] = key
     return keys
 

@@ -32,22 +32,23 @@ class UniformGenerator(Protocol):
 
 
 class _Uniforms:
-    """Stream of uniforms, drawn on demand; reading may begin at any position."""
+    """Stream of uniforms, drawn on demand, and the position of its reader."""
 
     def __init__(self, generator: UniformGenerator):
         self._generator = generator
         self._values = np.empty(0)
+        self.position = 0
 
-    def read(self, position: int, d: int) -> np.ndarray:
-        """Return the uniforms from a position on as rows (m, d), at least one."""
-        if position + d > len(self._values):
+    def peek(self, d: int) -> np.ndarray:
+        """Return the next uniforms as rows (m, d), at least one; they stay unread."""
+        if self.position + d > len(self._values):
             # Doubling bounds the number of copies.
             n_draws = max(d, len(self._values), MIN_DRAWS)
             draws = self._generator.random_sample(n_draws)
             self._values = np.concatenate([self._values, draws])
-        n_left = len(self._values) - position
-        n_rows = min(n_left, max(d, MIN_DRAWS)) // d
-        return self._values[position : position + n_rows * d].reshape(n_rows, d)
+        values = self._values[self.position :][: max(d, MIN_DRAWS)]
+        n_rows = len(values) // d
+        return values[: n_rows * d].reshape(n_rows, d)
 
 
 def largest_packing(
@@ -138,26 +139,23 @@ def ball_packing(
 def _search_by_halving(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
     # Each radius reads the stream on from where the last one stopped.
     radius = 1.0
-    position = 0
-    while True:
-        centers, position = place_spheres(uniforms, position, k, d, radius)
-        if centers is not None:
-            return centers
+    while (centers := place_spheres(uniforms, k, d, radius)) is None:
         radius /= 2
+    return centers
 
 
 def _search_by_bisection(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
     # Radius 0 accepts every candidate, so there is always an answer.
     low = 0.0
     high = 1.0
-    best, position = place_spheres(uniforms, 0, k, d, low)
+    best = place_spheres(uniforms, k, d, low)
     assert best is not None
 
     # Invariant: spheres of radius low were placed, at the centers ``best``; those of
     # radius high were not.
     for _ in range(BISECTION_STEPS):
         radius = (low + high) / 2
-        centers, position = place_spheres(uniforms, position, k, d, radius)
+        centers = place_spheres(uniforms, k, d, radius)
         if centers is None:
             high = radius
         else:
@@ -168,34 +166,29 @@ def _search_by_bisection(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
 
 def place_spheres(
     uniforms: _Uniforms,
-    start: int,
     k: int,
     d: int,
     radius: float,
-) -> tuple[np.ndarray | None, int]:
+) -> np.ndarray | None:
     """Try to place k centers for a radius.
 
     Parameters
     ----------
     uniforms : _Uniforms
-        Stream of uniforms; reading begins at ``start``.
-    start, k, d : int
+    k, d : int
     radius : float
         In half-widths, from 0 to 1.
 
     Returns
     -------
-    centers : ndarray of shape (k, d) or None
+    ndarray of shape (k, d) or None
         None where a center was rejected :data:`MAX_REJECTIONS` times in a row.
-    end : int
-        Position in the stream at which reading stopped.
     """
     centers = np.empty((k, d))
     n_placed = n_rejected = 0
-    end = start
     while n_placed < k and n_rejected < MAX_REJECTIONS:
         # Uniform in the cube of centers whose spheres lie in the box.
-        candidates = radius - 1.0 + (2.0 - 2.0 * radius) * uniforms.read(end, d)
+        candidates = radius - 1.0 + (2.0 - 2.0 * radius) * uniforms.peek(d)
         n_placed, n_rejected, n_read = _place(
             candidates,
             radius,
@@ -203,8 +196,8 @@ def place_spheres(
             n_placed,
             n_rejected,
         )
-        end += n_read * d
-    return (centers if n_placed == k else None), end
+        uniforms.position += n_read * d
+    return centers if n_placed == k else None
 
 
 @njit(cache=True)
@@ -318,27 +311,6 @@ def exponential_race(
     for i in range(n):
         sizes[labels[i]] += 1
     return n_seeds
-
-
-@njit(cache=True, nogil=True)
-def nearest_seed(
-    row: np.ndarray,
-    rows: np.ndarray,
-    seeds: np.ndarray,
-    n_seeds: int,
-) -> int:
-    """Position of the nearest of ``seeds[:n_seeds]`` to a row, ties to the first."""
-    nearest = 0
-    min_square = np.inf
-    for t in range(n_seeds):
-        sq_dist = 0.0
-        for h in range(len(row)):
-            diff = np.float64(row[h]) - np.float64(rows[seeds[t], h])
-            sq_dist += diff * diff
-        if sq_dist < min_square:
-            nearest = t
-            min_square = sq_dist
-    return nearest
 
 
 @njit(cache=True, nogil=True)

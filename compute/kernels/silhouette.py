@@ -183,24 +183,10 @@ def mean_within_distances(
     counts: np.ndarray,
 ) -> np.ndarray:
     """Mean distance of clusters' points to their means, in grid steps; 0 if empty."""
-    return _sum_within_distances(points.rows, labels, means) / np.maximum(counts, 1)
-
-
-@njit(cache=True)
-def _sum_within_distances(
-    rows: np.ndarray,
-    labels: np.ndarray,
-    means: np.ndarray,
-) -> np.ndarray:
-    # OUT: totals (R, k). Distances are added in the order of the points.
-    n, d = rows.shape
-    totals = np.zeros(means.shape[:2])
-    for r in range(labels.shape[0]):
-        for i in range(n):
-            j = labels[r, i]
-            sq_dist = 0.0
-            for h in range(d):
-                diff = rows[i, h] - means[r, j, h]
-                sq_dist += diff * diff
-            totals[r, j] += np.sqrt(sq_dist)
-    return totals
+    totals = np.empty(counts.shape)
+    for r, row in enumerate(labels):
+        # Squares are added in the order of the features, distances in that of points.
+        pairs = zip(points.rows.T, means[r].T, strict=True)
+        squares = sum((column - mean[row]) ** 2 for column, mean in pairs)
+        totals[r] = np.bincount(row, np.sqrt(squares), len(means[r]))
+    return totals / np.maximum(counts, 1)

@@ -92,10 +92,12 @@ class Projection:
         if self._kept is not None:
             return self._kept[selected]
         # Products are integers, hence exact; only scaling and clipping round.
-        projected = np.ascontiguousarray(
-            self.rows(selected).astype(np.float64) @ self._transposed
-        )
-        _clip_to_ball(projected, self._length)
+        projected = self.rows(selected).astype(np.float64) @ self._transposed
+        projected /= self._length
+        # Squares are added in the order of the dimensions.
+        squares = np.asarray(sum(column * column for column in projected.T))
+        outside = squares > 1.0
+        projected[outside] /= np.sqrt(squares[outside])[:, None]
         return projected
 
     def rows(self, selected: slice | np.ndarray | Sequence[int]) -> np.ndarray:
@@ -119,20 +121,6 @@ class Projection:
 
 
 @njit(cache=True)
-def _clip_to_ball(projected: np.ndarray, length: float) -> None:
-    """Divide rows by a length, and by their norm where that is above 1, in place."""
-    for i in range(projected.shape[0]):
-        # Scale, and sum up the squared norm.
-        square = 0.0
-        for h in range(projected.shape[1]):
-            projected[i, h] /= length
-            square += projected[i, h] * projected[i, h]
-        if square > 1.0:
-            norm = np.sqrt(square)
-            for h in range(projected.shape[1]):
-                projected[i, h] /= norm
-
-
 def nearest_labels(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
     """Center (k, m) nearest to each projected point (n, m), ties to the first.
 
@@ -142,11 +130,6 @@ def nearest_labels(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
     >>> nearest_labels(projected, np.array([[0.0], [1.0]])).tolist()
     [0, 0, 1]
     """
-    return _label(projected, np.ascontiguousarray(centers, np.float64))
-
-
-@njit(cache=True)
-def _label(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
     labels = np.empty(len(projected), np.int64)
     for i in range(len(projected)):
         labels[i], _ = nearest_center(projected, i, centers)
@@ -159,17 +142,7 @@ def label_sums(
     k: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums (k, d) and counts (k,), int64, of rows (n, d), float32, by label."""
-    return _sum_rows(rows, labels, k), np.bincount(labels, minlength=k)
-
-
-@njit(cache=True)
-def _sum_rows(
-    rows: np.ndarray,
-    labels: np.ndarray,
-    k: int,
-) -> np.ndarray:
-    sums = np.zeros((k, rows.shape[1]), np.int64)
-    for i in range(rows.shape[0]):
-        for h in range(rows.shape[1]):
-            sums[labels[i], h] += np.int64(rows[i, h])
-    return sums
+    # float64 weights are exact: sums are below 2**53.
+    sums = [np.bincount(labels, column, k) for column in rows.T]
+    counts = np.bincount(labels, minlength=k)
+    return np.column_stack(sums).astype(np.int64), counts

@@ -244,43 +244,48 @@ def subtract(builder: Any, a: Any, b: Any) -> Any:
     return builder.fsub(a, b)
 
 
+def _compare(
+    builder: Any,
+    relation: str,
+    a: Any,
+    b: Any,
+) -> Any:
+    """Bits of a comparison, one per lane."""
+    lanes = builder.fcmp_ordered(relation, a, b)
+    return builder.bitcast(lanes, ir.IntType(LANES))
+
+
 @_operation(types.boolean, *_PAIR)
 def any_less(builder: Any, a: Any, b: Any) -> Any:
     """Whether ``a < b`` in any lane."""
-    bits = builder.bitcast(builder.fcmp_ordered("<", a, b), ir.IntType(LANES))
+    bits = _compare(builder, "<", a, b)
     return builder.icmp_unsigned("!=", bits, bits.type(0))
 
 
 @_operation(types.int64, *_PAIR)
 def count_equal(builder: Any, a: Any, b: Any) -> Any:
     """Number of lanes in which ``a == b``."""
-    # A comparison has one bit per lane.
-    bits = builder.bitcast(builder.fcmp_ordered("==", a, b), ir.IntType(LANES))
+    bits = _compare(builder, "==", a, b)
     return builder.zext(builder.ctpop(bits), ir.IntType(64))
 
 
-@_operation(LANES_TYPE, *_PAIR, *_PAIR)
-def where_less(
-    builder: Any,
-    a: Any,
-    b: Any,
-    x: Any,
-    y: Any,
-) -> Any:
-    """In each lane ``x`` where ``a < b``, else ``y``."""
-    return builder.select(builder.fcmp_ordered("<", a, b), x, y)
+def _make_where(relation: str) -> Any:
+    @_operation(LANES_TYPE, *_PAIR, *_PAIR)
+    def where(
+        builder: Any,
+        a: Any,
+        b: Any,
+        x: Any,
+        y: Any,
+    ) -> Any:
+        return builder.select(builder.fcmp_ordered(relation, a, b), x, y)
+
+    return where
 
 
-@_operation(LANES_TYPE, *_PAIR, *_PAIR)
-def where_equal(
-    builder: Any,
-    a: Any,
-    b: Any,
-    x: Any,
-    y: Any,
-) -> Any:
-    """In each lane ``x`` where ``a == b``, else ``y``."""
-    return builder.select(builder.fcmp_ordered("==", a, b), x, y)
+#: In each lane ``x`` where ``a < b`` (or ``a == b``), else ``y``.
+where_less = _make_where("<")
+where_equal = _make_where("==")
 
 
 @_operation(types.none, *[types.Array, types.intp, types.intp] * 2)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numba import njit
 
 from pkm.compute.storage.blocks import Blocks
 from pkm.compute.storage.points import (
@@ -266,7 +265,10 @@ def open_grid(path: str | PathLike[str] | GridFile) -> GridFile:
         if magic != MAGIC or length > stamp[0]:
             raise ValueError(f"path={name!r} is no grid file: write one with pkm pack")
         text = stream.read(length)
-    header = _parse_header(text, name)
+    damage = _find_damage(text)
+    if damage:
+        raise ValueError(f"path={name!r} has {damage}: pack it again")
+    header = Header(**json.loads(text))
     begin = len(MAGIC) + LENGTH_BYTES + length
     n_values = header.n_rows * header.n_features
     size = begin + header.remainders_at + n_values * REMAINDERS_TYPE.itemsize
@@ -300,14 +302,6 @@ def open_unchanged(source: Any) -> Iterator[Any]:
     file = open_grid(source)
     yield file
     file.check_unchanged()
-
-
-def _parse_header(text: bytes, name: str) -> Header:
-    """Read a file's header, or refuse it."""
-    damage = _find_damage(text)
-    if damage:
-        raise ValueError(f"path={name!r} has {damage}: pack it again")
-    return Header(**json.loads(text))
 
 
 def _find_damage(text: bytes) -> str:
@@ -478,26 +472,14 @@ def _join(hashes: list) -> str:
 
 def _check_rows(rows: np.ndarray) -> None:
     """Refuse coordinates of a damaged file: sums of them would not be bounded."""
-    n_inside, n_on_grid = _count_grid_values(rows.reshape(-1))
-    if n_inside < rows.size:
+    if not (np.abs(rows) <= SCALE).all():
         raise ValueError(
             "a grid file is damaged: it has points outside the domain; pack it again"
         )
-    if n_on_grid < rows.size:
+    if not (np.rint(rows) == rows).all():
         raise ValueError(
             "a grid file is damaged: it has points off the grid; pack it again"
         )
-
-
-@njit(cache=True, nogil=True)
-def _count_grid_values(values: np.ndarray) -> tuple[int, int]:
-    """Numbers of values inside the domain, and of integer ones; NaN is neither."""
-    n_inside = 0
-    n_on_grid = 0
-    for value in values:
-        n_inside += abs(value) <= SCALE
-        n_on_grid += np.rint(value) == value
-    return n_inside, n_on_grid
 
 
 def _to_points(block: GridBlock) -> Points:

@@ -24,16 +24,12 @@ SCALE = 1 << 16
 DIRECTION_SCALE = 1 << 16
 #: Integers of up to this many bits are exact in float64.
 EXACT_BITS = 53
-#: Values of short rows that are quantized in one inner loop; it pays for rows of at
-#: most MAX_TILED_FEATURES features.
+#: Values of short rows that are quantized in one inner loop.
 TILE = 256
-MAX_TILED_FEATURES = 64
 #: Values that are quantized at a time: a megabyte in float64.
 BLOCK_VALUES = 1 << 17
 #: Products of coordinates that take as long as quantizing one coordinate.
 QUANTIZE_COST = 32
-#: Largest finite float64.
-MAX_FLOAT = float(np.finfo(np.float64).max)
 #: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
 MAX_REMAINDER = 32767.0
 
@@ -146,14 +142,13 @@ class Points:
     ) -> "Points":
         """Lay out integer coordinates (n, d), at most 2**16 in size."""
         points = np.asarray(points).astype(np.int64, copy=False)
-        rows = np.empty(points.shape, np.float32)
-        squared_norms = np.empty(len(points))
-        if not _copy_rows(points, rows, squared_norms):
+        if points.min(initial=0) < -SCALE or points.max(initial=0) > SCALE:
             raise ValueError(
                 f"points must lie in the domain, [-{SCALE}, {SCALE}] on the grid; "
                 "clip them first"
             )
-        return cls(rows, squared_norms, n_null=n_null)
+        rows = points.astype(np.float32)
+        return cls(rows, square_norms(rows), n_null=n_null)
 
     @classmethod
     def quantize(
@@ -254,14 +249,19 @@ class Points:
         >>> float(inner.rows[0, 0]) / SCALE
         0.100006103515625
         """
-        rows = _requantize(
-            self.rows,
-            read_remainders(self),
-            center,
+        d = len(center)
+        n_together = max(1, TILE // d)
+        rows = np.empty_like(self.rows)
+        _requantize(
+            self.rows.reshape(-1),
+            read_remainders(self).reshape(-1),
+            d,
+            np.tile(center, n_together),
             half_width,
             scale.softness,
             scale.linear_part,
             scale.by_norm,
+            rows.reshape(-1),
         )
         return Points(rows, square_norms(rows), n_null=self.n_null)
 
@@ -360,49 +360,40 @@ def coordinate(
 # others.
 @njit(cache=True, nogil=True, error_model="numpy")
 def _requantize(
-    rows: np.ndarray,
+    values: np.ndarray,
     remainders: np.ndarray,
-    center: np.ndarray,
+    d: int,
+    centers: np.ndarray,
     half_width: float,
     softness: float,
     linear_part: float,
     by_norm: bool,
-) -> np.ndarray:
-    n, d = rows.shape
-    new_rows = np.empty_like(rows)
-    values = rows.reshape(-1)
-    rests = remainders.reshape(-1)
-    new_values = new_rows.reshape(-1)
+    new_values: np.ndarray,
+) -> None:
     # Several points at a time, as one flat array of values: the compiler vectorizes
-    # such loops. OUT: new_rows.
-    n_together = max(1, TILE // d)
-    centers = np.empty(n_together * d)
-    factors = np.empty(n_together * d)
-    positions = np.empty(n_together * d)
-    for j in range(len(centers)):
-        centers[j] = center[j % d]
-    for first in range(0, n, n_together):
-        n_points = min(n_together, n - first)
-        n_values = n_points * d
-        start = first * d
+    # such loops. OUT: new_values.
+    factors = np.empty(len(centers))
+    positions = np.empty(len(centers))
+    for start in range(0, len(values), len(centers)):
+        n_values = min(len(centers), len(values) - start)
 
         # Coordinates in new half-widths about the center.
         for j in range(n_values):
             positions[j] = np.float64(values[start + j])
-        if len(rests):
+        if len(remainders):
             for j in range(n_values):
-                positions[j] += rests[start + j] / SCALE
+                positions[j] += remainders[start + j] / SCALE
         for j in range(n_values):
             positions[j] = (positions[j] / SCALE - centers[j]) / half_width
 
         # Scale of each point, or of each value.
-        for b in range(n_points):
+        for first in range(0, n_values, d):
             squared = 0.0
             if by_norm:
-                for j in range(b * d, (b + 1) * d):
+                for j in range(first, first + d):
                     squared += positions[j] * positions[j]
             factor = linear_part * _shorten(np.sqrt(squared), softness)
-            for j in range(b * d, (b + 1) * d):
+            for j in range(first, first + d):
                 factors[j] = factor
         if not by_norm:
             for j in range(n_values):
@@ -416,7 +407,6 @@ def _requantize(
             position = position if position > -1.0 else -1.0
             position = position if position < 1.0 else 1.0
             new_values[start + j] = np.rint(position * SCALE)
-    return new_rows
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -447,216 +437,91 @@ def _quantize_rows(
     outside : bool
         Whether a point was clipped.
     """
+    rows, squared_norms, remainders = arrays
     d = points.shape[1]
-    block_size = max(1, BLOCK_VALUES // d)
+    # Bounds of several rows make the inner loop long enough for vector registers.
+    n_together = max(1, TILE // d)
+    centers = np.tile(center, n_together)
+    half_widths = np.tile(half_width, n_together)
+
+    def snap(block: np.ndarray, filled: slice) -> bool:
+        flat_remainders = None
+        if remainders is not None:
+            flat_remainders = remainders[filled].reshape(-1)
+        return _snap_values(
+            block.reshape(-1),
+            centers,
+            half_widths,
+            rows[filled].reshape(-1),
+            flat_remainders,
+        )
+
     outside = False
     end = first
+    block_size = max(1, BLOCK_VALUES // d)
     for start in range(first, last, block_size):
         block = points[start : min(start + block_size, last)]
         # Single precision is not converted. Kernels are compiled for writable arrays.
         dtype = np.float32 if block.dtype == np.float32 else np.float64
         block = np.require(block, dtype, ("C", "W"))
-        begin = end
-        end += len(block)
-        filled = [None if array is None else array[begin:end] for array in arrays]
-        if d <= MAX_TILED_FEATURES and _snap_short_rows(
-            block, center, half_width, *filled
-        ):
-            continue
-        block = block.astype(np.float64, copy=False)
-        n_clipped, n_null = _snap_rows(block, center, half_width, *filled)
-        outside |= n_clipped > 0
-        if n_null:
-            # Keep the finite rows; the next block follows behind them.
+        filled = slice(end, end + len(block))
+        is_inside = snap(block, filled)
+        if not is_inside:
             present = np.isfinite(block).all(axis=1)
-            for array in filled:
-                if array is not None:
-                    array[: len(block) - n_null] = array[present]
-            end -= n_null
+            if not present.all():
+                # The next block follows behind the finite rows of this one.
+                block = block[present]
+                filled = slice(end, end + len(block))
+                is_inside = snap(block, filled)
+        outside |= not is_inside
+        squared_norms[filled] = square_norms(rows[filled])
+        end = filled.stop
     return end - first, outside
 
 
-# With a constant number of two features the compiler vectorizes over points.
-
-
-@njit(cache=True, fastmath=REORDERED)
-def _copy_rows(
-    points: np.ndarray,
-    rows: np.ndarray,
-    squared_norms: np.ndarray,
-) -> bool:
-    """Fill rows and squared norms; return whether all points lie in the domain."""
-    if points.shape[1] == 2:
-        return _copy_and_square(points, 2, rows, squared_norms)
-    return _copy_and_square(points, points.shape[1], rows, squared_norms)
-
-
-@njit(cache=True, fastmath=REORDERED, inline="always")
-def _copy_and_square(
-    points: np.ndarray,
-    d: int,
-    rows: np.ndarray,
-    squared_norms: np.ndarray,
-) -> bool:
-    signs = 0
-    for i in range(points.shape[0]):
-        squared_norm = 0.0
-        for h in range(d):
-            x = points[i, h]
-            # A coordinate outside the domain sets the sign bit: a test without a
-            # branch.
-            signs |= (SCALE - x) | (SCALE + x)
-            rows[i, h] = x
-            squared_norm += np.float64(x) * np.float64(x)
-        squared_norms[i] = squared_norm
-    return signs >= 0
-
-
+@njit(cache=True, nogil=True, fastmath=REORDERED)
 def square_norms(rows: np.ndarray) -> np.ndarray:
     """Squared norms (n,), float64, of integer coordinates (n, d), in grid steps."""
     squared_norms = np.empty(len(rows))
-    _square_rows(rows, squared_norms)
-    return squared_norms
-
-
-@njit(cache=True, nogil=True, fastmath=REORDERED)
-def _square_rows(rows: np.ndarray, squared_norms: np.ndarray) -> None:
-    if rows.shape[1] == 2:
-        _square_and_add(rows, 2, squared_norms)
-    else:
-        _square_and_add(rows, rows.shape[1], squared_norms)
-
-
-@njit(cache=True, nogil=True, fastmath=REORDERED, inline="always")
-def _square_and_add(
-    rows: np.ndarray,
-    d: int,
-    squared_norms: np.ndarray,
-) -> None:
-    for i in range(rows.shape[0]):
+    for i in range(len(rows)):
         squared_norm = 0.0
-        for h in range(d):
+        for h in range(rows.shape[1]):
             squared_norm += np.float64(rows[i, h]) * np.float64(rows[i, h])
         squared_norms[i] = squared_norm
+    return squared_norms
 
 
 # With Python's error model every division is checked for zero, which prevents
 # vectorization.
-@njit(cache=True, fastmath=REORDERED, error_model="numpy", inline="always")
-def _snap(
-    value: float, center: float, half_width: float
-) -> tuple[float, np.int16, bool]:
-    """Return a value in grid steps, its remainder, and whether it was clipped."""
-    # Clip to [-1, 1], in half-widths. NaN and infinite values count as clipped.
-    x = (value - center) / half_width
-    clipped = x if x < 1.0 else 1.0
-    clipped = clipped if clipped > -1.0 else -1.0
-
-    # Round to whole grid steps; the remainder is in units of 1 / SCALE steps.
-    snapped = np.rint(clipped * SCALE)
-    remainder = np.rint((clipped * SCALE - snapped) * SCALE)
-    return snapped, np.int16(min(remainder, MAX_REMAINDER)), clipped != x
-
-
 @njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")
 def _snap_values(
     values: np.ndarray,
-    center: np.ndarray,
-    half_width: np.ndarray,
+    centers: np.ndarray,
+    half_widths: np.ndarray,
     snapped_values: np.ndarray,
     remainders: np.ndarray | None,
 ) -> bool:
-    """Quantize the values of short rows in a flat array; return whether all are inside.
+    """Quantize values, with the bounds of a tile of them; return if all are inside.
 
-    ``center`` and ``half_width`` are repeated for a tile of several rows: the inner
-    loop, over the values ``i`` of a tile, is long enough for vector registers.
+    NaN and infinite values count as outside.
     """
-    d = len(center)
-    size = max(1, TILE // d) * d
-    centers = np.empty(size)
-    half_widths = np.empty(size)
-    for i in range(size):
-        centers[i] = center[i % d]
-        half_widths[i] = half_width[i % d]
-
     n_outside = 0
-    for start in range(0, len(values), size):
-        stop = min(start + size, len(values))
-        tile = values[start:stop]
-        snapped_tile = snapped_values[start:stop]
-        remainder_tile = None if remainders is None else remainders[start:stop]
-        for i in range(stop - start):
-            snapped, remainder, outside = _snap(
-                np.float64(tile[i]), centers[i], half_widths[i]
-            )
+    for start in range(0, len(values), len(centers)):
+        # Slices: the compiler vectorizes loops from zero.
+        tile = values[start : start + len(centers)]
+        snapped_tile = snapped_values[start : start + len(centers)]
+        remainder_tile = None if remainders is None else remainders[start:]
+        for i in range(len(tile)):
+            # Clip to [-1, 1], in half-widths.
+            x = (np.float64(tile[i]) - centers[i]) / half_widths[i]
+            clipped = x if x < 1.0 else 1.0
+            clipped = clipped if clipped > -1.0 else -1.0
+            n_outside += clipped != x
+
+            # Round to whole grid steps; the remainder is in units of 1 / SCALE steps.
+            snapped = np.rint(clipped * SCALE)
             snapped_tile[i] = snapped
             if remainder_tile is not None:
-                remainder_tile[i] = remainder
-            n_outside += outside
+                remainder = np.rint((clipped * SCALE - snapped) * SCALE)
+                remainder_tile[i] = np.int16(min(remainder, MAX_REMAINDER))
     return n_outside == 0
-
-
-@njit(cache=True, nogil=True)
-def _snap_short_rows(
-    points: np.ndarray,
-    center: np.ndarray,
-    half_width: np.ndarray,
-    rows: np.ndarray,
-    squared_norms: np.ndarray,
-    remainders: np.ndarray | None,
-) -> bool:
-    """Do as `_snap_rows`, three times as fast, if no point lies outside the box.
-
-    Returns whether that holds; if not, rows must be counted by `_snap_rows`.
-    """
-    flat_remainders = None if remainders is None else remainders.reshape(-1)
-    is_inside = _snap_values(
-        points.reshape(-1),
-        center,
-        half_width,
-        rows.reshape(-1),
-        flat_remainders,
-    )
-    if is_inside:
-        _square_rows(rows, squared_norms)
-    return is_inside
-
-
-@njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")
-def _snap_rows(
-    points: np.ndarray,
-    center: np.ndarray,
-    half_width: np.ndarray,
-    rows: np.ndarray,
-    squared_norms: np.ndarray,
-    remainders: np.ndarray | None,
-) -> tuple[int, int]:
-    """Fill rows, squared norms and remainders, if kept, from the points of a box.
-
-    Returns
-    -------
-    n_clipped, n_null : int
-        Number of finite rows with a coordinate outside the box, and of rows with one
-        that is NaN or infinite. Rows are counted, not amounts: a sum of amounts could
-        overflow for one data set and not for its neighbor.
-    """
-    n_clipped = 0
-    n_null = 0
-    for i in range(points.shape[0]):
-        squared_norm = 0.0
-        outside = False
-        nonfinite = False
-        for h in range(points.shape[1]):
-            nonfinite |= not abs(points[i, h]) <= MAX_FLOAT
-            snapped, remainder, is_clipped = _snap(
-                points[i, h], center[h], half_width[h]
-            )
-            outside |= is_clipped
-            rows[i, h] = snapped
-            if remainders is not None:
-                remainders[i, h] = remainder
-            squared_norm += snapped * snapped
-        squared_norms[i] = squared_norm
-        n_clipped += outside and not nonfinite
-        n_null += nonfinite
-    return n_clipped, n_null

@@ -60,12 +60,18 @@ class Clusters:
         return np.einsum("kij,kj->ki", self.axes**2, self.variances)
 
 
-def _compose(axes: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _compose(
+    axes: np.ndarray,
+    values: np.ndarray,
+) -> np.ndarray:
     """Return symmetric matrices with these eigenvectors and eigenvalues, (k, d, d)."""
     return (axes * values[:, None, :]) @ axes.transpose(0, 2, 1)
 
 
-def simplex_centers(n_clusters: int, n_dimensions: int) -> np.ndarray:
+def simplex_centers(
+    n_clusters: int,
+    n_dimensions: int,
+) -> np.ndarray:
     """Put centers on a simplex of edge 2 and, if they are too many, on shifted copies.
 
     Parameters
@@ -106,7 +112,10 @@ def simplex_centers(n_clusters: int, n_dimensions: int) -> np.ndarray:
     return np.concatenate([centers, shifted])
 
 
-def random_rotation(generator: np.random.Generator, n_dimensions: int) -> np.ndarray:
+def random_rotation(
+    generator: np.random.Generator,
+    n_dimensions: int,
+) -> np.ndarray:
     """Draw an orthogonal matrix uniformly (Haar), shape (d, d)."""
     q, r = np.linalg.qr(generator.standard_normal((n_dimensions, n_dimensions)))
     return q * np.sign(np.diag(r))
@@ -165,7 +174,10 @@ def random_clusters(
     )
 
 
-def mixture_box(clusters: Clusters, sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+def mixture_box(
+    clusters: Clusters,
+    sizes: Sequence[int] | np.ndarray,
+) -> np.ndarray:
     """Return the box of four deviations of the mixture around its mean, shape (2, d).
 
     Outliers are drawn in it.
@@ -177,7 +189,10 @@ def mixture_box(clusters: Clusters, sizes: Sequence[int] | np.ndarray) -> np.nda
     return np.stack([mean - half_width, mean + half_width])
 
 
-def bound_clusters(clusters: Clusters, sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+def bound_clusters(
+    clusters: Clusters,
+    sizes: Sequence[int] | np.ndarray,
+) -> np.ndarray:
     """Return the public box, shape (2, d), by the generator's parameters alone.
 
     It holds the box of the outliers and five standard deviations around each center,

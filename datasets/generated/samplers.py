@@ -87,12 +87,19 @@ def _spawn_streams(recipe: Recipe) -> list[np.random.Generator]:
     return [np.random.default_rng(child) for child in children]
 
 
-def make_box(lower: float, upper: float, d: int) -> np.ndarray:
+def make_box(
+    lower: float,
+    upper: float,
+    d: int,
+) -> np.ndarray:
     """Return a domain with the same bounds in every column, shape (2, d)."""
     return np.repeat([[float(lower)], [float(upper)]], d, axis=1)
 
 
-def ratio_sizes(n: int, n_clusters: int) -> np.ndarray:
+def ratio_sizes(
+    n: int,
+    n_clusters: int,
+) -> np.ndarray:
     """Divide n points in the ratio 1:2:...:k by largest remainders, none of them 0.
 
     Examples
@@ -157,7 +164,10 @@ def draw_ablation(recipe: Recipe) -> GeneratedPoints:
 
 
 def _draw_separated(
-    recipe: Recipe, sizes: np.ndarray, separation: float, n_outliers: int = 0
+    recipe: Recipe,
+    sizes: np.ndarray,
+    separation: float,
+    n_outliers: int = 0,
 ) -> GeneratedPoints:
     """Draw the clusters' parameters, then their points and the outliers."""
     _, shapes, generator, _ = _spawn_streams(recipe)
@@ -196,7 +206,10 @@ def draw_g2(recipe: Recipe) -> GeneratedPoints:
     return GeneratedPoints(np.floor(centers + offsets), labels, bound_g2(sd, recipe.d))
 
 
-def bound_g2(sd: float, d: int) -> np.ndarray:
+def bound_g2(
+    sd: float,
+    d: int,
+) -> np.ndarray:
     """Return the public box of a G2 set, shape (2, d)."""
     reach = DEVIATIONS * sd
     return make_box(G2_CENTERS[0] - reach, G2_CENTERS[1] + reach, d)
@@ -253,7 +266,10 @@ def draw_cities(recipe: Recipe) -> GeneratedPoints:
 
 
 @lru_cache(maxsize=16)
-def plant_centers(d: int, n_clusters: int) -> np.ndarray:
+def plant_centers(
+    d: int,
+    n_clusters: int,
+) -> np.ndarray:
     """Choose well separated points of the unit ball among random candidates.
 
     The choice is a farthest-first traversal. It depends on nothing else, so that sets
@@ -289,13 +305,21 @@ def _choose_far_center(centers: np.ndarray) -> np.ndarray:
     return candidates[nearest.argmax()]
 
 
-def _draw_directions(generator: np.random.Generator, n: int, d: int) -> np.ndarray:
+def _draw_directions(
+    generator: np.random.Generator,
+    n: int,
+    d: int,
+) -> np.ndarray:
     """Draw points uniform on the unit sphere, shape (n, d)."""
     directions = generator.standard_normal((n, d))
     return directions / np.linalg.norm(directions, axis=1, keepdims=True)
 
 
-def _draw_in_ball(generator: np.random.Generator, n: int, d: int) -> np.ndarray:
+def _draw_in_ball(
+    generator: np.random.Generator,
+    n: int,
+    d: int,
+) -> np.ndarray:
     """Draw points uniform in the unit ball, shape (n, d)."""
     directions = _draw_directions(generator, n, d)
     return directions * generator.random((n, 1)) ** (1 / d)

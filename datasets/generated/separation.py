@@ -101,7 +101,10 @@ class ReducedPairs:
     second: np.ndarray
     weight: np.ndarray
 
-    def select(self, i: int) -> "ReducedPairs":
+    def select(
+        self,
+        i: int,
+    ) -> "ReducedPairs":
         """Return the pairs of cluster i with all others, of all pairs (k, k)."""
         others = np.arange(len(self.first)) != i
         return ReducedPairs(
@@ -208,7 +211,9 @@ def _lanczos(
 
 
 def _multiply_by_cluster(
-    matrices: np.ndarray, vectors: np.ndarray, cluster: np.ndarray
+    matrices: np.ndarray,
+    vectors: np.ndarray,
+    cluster: np.ndarray,
 ) -> np.ndarray:
     """Multiply each row of `vectors` by its cluster's matrix, cluster by cluster."""
     product = np.empty_like(vectors)
@@ -229,7 +234,10 @@ def squared_ratios(pairs: ReducedPairs) -> np.ndarray:
     return np.sum(pairs.weight * _weight_factors(pairs, mu), axis=-1)
 
 
-def _weight_factors(pairs: ReducedPairs, mu: np.ndarray) -> np.ndarray:
+def _weight_factors(
+    pairs: ReducedPairs,
+    mu: np.ndarray,
+) -> np.ndarray:
     """Return the factors of the nodes' weights in the squared ratio for `mu`.
 
     `mu` is the share of the first cluster in the sum of the two standard deviations.
@@ -238,7 +246,10 @@ def _weight_factors(pairs: ReducedPairs, mu: np.ndarray) -> np.ndarray:
     return 1.0 / (pairs.first / share + pairs.second / (1.0 - share))
 
 
-def _update_mu(pairs: ReducedPairs, mu: np.ndarray) -> np.ndarray:
+def _update_mu(
+    pairs: ReducedPairs,
+    mu: np.ndarray,
+) -> np.ndarray:
     """Return the first deviation's share along the best direction for `mu`."""
     projected = pairs.weight * _weight_factors(pairs, mu) ** 2
     first_deviation = np.sqrt(np.sum(projected * pairs.first, axis=-1))
@@ -249,7 +260,10 @@ def _update_mu(pairs: ReducedPairs, mu: np.ndarray) -> np.ndarray:
     return np.divide(first_deviation, total, out=halves, where=total > 0)
 
 
-def find_covariance_factor(pairs: ReducedPairs, squared_target: float) -> float:
+def find_covariance_factor(
+    pairs: ReducedPairs,
+    squared_target: float,
+) -> float:
     """Find the factor of the first covariance at which the smallest ratio is a target.
 
     The squared ratio decreases with the factor and is convex. So Newton's steps from
@@ -282,7 +296,10 @@ def find_covariance_factor(pairs: ReducedPairs, squared_target: float) -> float:
     return float(factor.min())
 
 
-def separations(centers: np.ndarray, covariances: np.ndarray) -> np.ndarray:
+def separations(
+    centers: np.ndarray,
+    covariances: np.ndarray,
+) -> np.ndarray:
     """Separation index of every pair of clusters along its best projection direction.
 
     Parameters

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from pkm.compute import exponential_race, nearest_seed
+from pkm.compute import exponential_race
 from pkm.methods.unlearning.client_lloyd import local_lloyd
 
 #: Standard exponential variates of a given shape.
@@ -100,15 +100,14 @@ class SeedingClient:
         bool
             Whether seeds were drawn again, or the client was refitted.
         """
-        first = self._first_removed_step(ids)
+        removed = self.rows[row_of[ids]]
+        first = self._delete_points(ids, row_of)
 
         # Alg. 3, lines 2-3: without a seed among the points, the seeds stay. Only the
         # sizes of clusters change.
-        for point in ids:
-            if first is None:
-                row = self.rows[row_of[point]]
-                self.sizes[nearest_seed(row, self.rows, self.seeds, self.n_seeds)] -= 1
-            self._delete_row(point, row_of)
+        if first is None:
+            nearest = _nearest(removed, self.centers)
+            self.sizes -= np.bincount(nearest, minlength=len(self.sizes))
 
         # Lines 5-14: keep the seeds before the first removed one, and draw the others
         # again.
@@ -279,8 +278,7 @@ class QuantizedClient(SeedingClient):
     @staticmethod
     def _assign(rows: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sums and numbers of the points nearest to each center: exact integers."""
-        points = rows.astype(np.float64)
-        labels = cdist(points, centers, "sqeuclidean").argmin(axis=1)
+        labels = _nearest(rows, centers)
         sums = np.zeros(centers.shape, np.int64)
         np.add.at(sums, labels, rows.astype(np.int64))
         return sums, np.bincount(labels, minlength=len(centers))
@@ -295,3 +293,8 @@ class QuantizedClient(SeedingClient):
         means = sums / np.maximum(counts, 1)[:, None]
         rounded = np.floor(means / self.bin_side + 0.5) * self.bin_side
         return np.where(counts[:, None] > 0, rounded, centers)
+
+
+def _nearest(rows: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Center nearest to each row, ties to the first: shape (m,)."""
+    return cdist(rows.astype(np.float64), centers, "sqeuclidean").argmin(axis=1)

@@ -7,7 +7,7 @@ from random_points import draw
 from pkm.compute import SCALE, Points, exact_limit
 from pkm.compute.simd import threads
 from pkm.compute.storage import points as points_module
-from pkm.compute.storage.points import MAX_TILED_FEATURES, _snap_rows, _snap_short_rows
+from pkm.compute.storage.points import TILE
 
 
 def test_exact_limit_refuses_too_many_features():
@@ -56,23 +56,24 @@ def test_mapping_a_box_scales_clips_and_rounds(d):
 
 
 @pytest.mark.parametrize("d", [1, 2, 7, 64])
-def test_short_rows_are_snapped_alike_by_both_kernels(d):
+def test_points_at_the_border_and_between_steps_are_inside(d):
     rng = np.random.default_rng(d)
     points = rng.uniform(-1, 1, (301, d))
     points[0] = 1.0
     points[1] = -1.0
     points[2] = np.nextafter(1.0, 0.0)
     points[3] = 0.5 / SCALE  # half a step
-    inside = snapped_by(_snap_short_rows, points)
-    assert inside[0]
-    by_rows = snapped_by(_snap_rows, points)
-    assert by_rows[0] == (0, 0)
-    for of_values, of_rows in zip(inside[1:], by_rows[1:], strict=True):
-        assert np.array_equal(of_values, of_rows)
+    quantized, outside = Points.quantize(points, -np.ones(d), np.ones(d))
+    assert not outside
+    rounded = np.rint(points * SCALE)
+    assert np.array_equal(quantized.rows, rounded)
+    assert np.array_equal(quantized.squared_norms, (rounded**2).sum(axis=1))
+    remainders = np.rint((points * SCALE - rounded) * SCALE)
+    assert np.array_equal(quantized.remainders, np.minimum(remainders, 2**15 - 1))
 
 
 @pytest.mark.parametrize("is_inside", [True, False])
-@pytest.mark.parametrize("d", [1, 10, MAX_TILED_FEATURES + 1])
+@pytest.mark.parametrize("d", [1, 10, TILE + 1])
 def test_points_are_entered_alike_in_any_layout_and_precision(d, is_inside):
     rng = np.random.default_rng(d)
     points = rng.uniform(-3, 3, (500, d)).astype(np.float32)
@@ -100,17 +101,9 @@ def test_a_value_outside_is_noticed_at_any_position(bad):
     for position in range(0, 300, 7):
         points = np.zeros((100, 3))
         points.flat[position] = bad
-        assert not snapped_by(_snap_short_rows, points)[0]
-
-
-def snapped_by(kernel, points):
-    """What a kernel returns for points of [-1, 1]^d, and the arrays that it fills."""
-    n, d = points.shape
-    rows = np.empty((n, d), np.float32)
-    squared_norms = np.empty(n)
-    remainders = np.empty((n, d), np.int16)
-    result = kernel(points, np.zeros(d), np.ones(d), rows, squared_norms, remainders)
-    return result, rows, squared_norms, remainders
+        quantized, outside = Points.quantize(points, -np.ones(3), np.ones(3))
+        assert outside == np.isfinite(bad)
+        assert quantized.n_null == (not outside)
 
 
 @pytest.mark.parametrize("n_threads", [2, 3, 7])
@@ -148,7 +141,7 @@ def test_rows_that_are_not_finite_are_null_records(bad):
     assert with_null != finite
 
 
-@pytest.mark.parametrize("d", [1, 3, MAX_TILED_FEATURES + 1])
+@pytest.mark.parametrize("d", [1, 3, TILE + 1])
 @pytest.mark.parametrize("with_null", [False, True])
 def test_blocks_of_rows_are_entered_alike(monkeypatch, d, with_null):
     """Any number of rows at a time, in any order in memory, of any dtype: the same points."""
