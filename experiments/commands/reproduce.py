@@ -14,11 +14,12 @@ from pkm.experiments.commands.application import (
     resume_garbage_collection,
     run_task,
 )
-from pkm.experiments.commands.options import VERBS
 from pkm.experiments.config.errors import ConfigurationError, explain_unknown
 from pkm.experiments.config.groups import ALL_PAPERS, choices, read_entry
 from pkm.experiments.console.console import CellsFailed, format_duration, make_consoles
 from pkm.experiments.plan.sweep import check_paper
+
+VERBS = ("plan", "run", "status", "retry", "report")
 
 
 @hydra.main(config_path=None, config_name="reproduce", version_base="1.3")
@@ -108,7 +109,7 @@ def read_papers(config: DictConfig) -> list[dict]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command line; `ReproduceOptions` says what it takes.
+    """Run the command line; ``options.yaml`` says what it takes.
 
     Parameters
     ----------
