@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError, require_choices
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import make_consoles, make_main
+from pkm.experiments.console.console import make_consoles, make_main, show
 
 #: Terms of a new account: the key and the type of its value.
 TERMS = {
@@ -136,8 +136,8 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
             f"epsilon={charged.budget.epsilon:g} "
             f"delta={charged.budget.delta:.3g}{flaws}"
         )
-        console.print(line, markup=False, highlight=False)
-    console.print(summarize(account), markup=False, highlight=False)
+        show(console, line)
+    show(console, summarize(account))
 
 
 def read_terms(options: Mapping[str, str]) -> dict:

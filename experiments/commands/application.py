@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 from pkm.experiments.commands.composition import check_configuration, register_plugins
 from pkm.experiments.commands.explanations import explain_errors
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.console.console import make_consoles, run_action
+from pkm.experiments.console.console import make_consoles, run_action, show
 from pkm.files import create_owner_folder, list_missing_folders, remove_empty_folders
 from pkm.names import find_nearest
 
@@ -374,4 +374,4 @@ class SweepStart(Callback):
         for folder in (Path(config.results), sweep_folder):
             create_owner_folder(folder)
         if not config.hydra.sweeper._target_.endswith(BASIC_SWEEPER):
-            make_consoles()[1].print(TUNING_WARNING, style="yellow")
+            show(make_consoles()[1], TUNING_WARNING, "yellow")

@@ -20,6 +20,7 @@ from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.groups import choices, fill_defaults
 from pkm.experiments.config.settings import one_of, require, to_list
+from pkm.experiments.console.console import show
 from pkm.experiments.plan.entries import FILE_KEYS
 from pkm.experiments.plan.estimate import estimate_costs
 from pkm.experiments.plan.feasibility import find_dataset_info
@@ -76,7 +77,7 @@ def run(
     backend = check_backend(Backend(**settings.backend))
     with store.made_unless_refused():
         for line in describe_reading(plan):
-            console.print(line, markup=False)
+            show(console, line)
         # Cells that are not stored yet are run.
         stored = store.filter_readable([cell.key for cell in plan.cells])
         to_run = [cell for cell in plan.cells if cell.key not in stored]
@@ -84,7 +85,7 @@ def run(
             charged = charge_account(
                 settings.account, plan.cells, stored, settings.data
             )
-            console.print(charged, markup=False)
+            show(console, charged)
 
     costs = estimate_costs(to_run, store, backend)
     resume_garbage_collection()
@@ -105,11 +106,11 @@ def run(
         # One call: jobs of other processes print at the same time.
         console.print(table if title is None else Group(Text(title), table))
         for line in (*list_clipping_warnings(rows), *list_privacy_warnings(rows)):
-            console.print(line, style="yellow", markup=False)
+            show(console, line, "yellow")
     warn_seeded_noise(plan.cells, console)
     for gap in plan.list_missing(store).itertuples():
         line = f"{gap.method} · {gap.dataset}: {gap.reason}"
-        console.print(line, style="red", markup=False)
+        show(console, line, "red")
     console.print(
         f"{len(stored)} cells were stored already, {len(to_run)} were run; "
         f"results in {store.root}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import make_consoles, make_main
+from pkm.experiments.console.console import make_consoles, make_main, show
 from pkm.experiments.mlflow.tracking import summarize, sync
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
@@ -67,7 +67,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
         cells=cells == "yes",
     )
     line = f"{summarize(counts)} ({config.tracking.uri})"
-    make_consoles()[0].print(line, soft_wrap=True)
+    show(make_consoles()[0], line)
 
 
 main = make_main("sync", __doc__, "key=value", (), run)

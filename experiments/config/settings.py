@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pkm.experiments.config.errors import require_choices
 from pkm.scalars import is_integer, is_number, is_positive
@@ -140,7 +140,8 @@ class Settings:
             if "rule" in declared.metadata:
                 declared.metadata["rule"].require(declared.name, value)
             # 25 and 25.0 are the same setting.
-            if declared.type is float:
+            is_float = float in (declared.type, *get_args(declared.type))
+            if is_float and is_number(value):
                 object.__setattr__(self, declared.name, float(value))
 
 

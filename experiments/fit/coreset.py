@@ -18,7 +18,6 @@ class Coreset(Kind):
     """Coresets in place of centers; their costs are compared with the points'."""
 
     key = "coreset"
-    scopes = ("coreset",)
 
     @classmethod
     def from_sweep(cls, value: Any) -> list[Self]:

@@ -146,15 +146,8 @@ def uses_secure_noise(cell: Cell, method: Any) -> bool:
 
 def prepare_cell_data(cell: Cell, data_dir: str | None) -> PreparedData:
     """Prepare the data set of a cell; see `prepare_data`."""
-    return prepare_data(
-        cell.dataset,
-        cell.file,
-        cell.bounds,
-        cell.preprocessing,
-        cell.clip,
-        data_dir,
-        getattr(cell.kind, "bounds_factor", 1.0),
-    )
+    bounds_factor = getattr(cell.kind, "bounds_factor", 1.0)
+    return prepare_data(*cell.points, data_dir, bounds_factor)
 
 
 @lru_cache(maxsize=2)
@@ -165,7 +158,7 @@ def prepare_data(
     preprocessing: str,
     clip: bool,
     data_dir: str | None,
-    bounds_factor: float = 1.0,
+    bounds_factor: float,
 ) -> PreparedData:
     """Load a data set, scale it and snap it to the grid; the last two are cached.
 
@@ -175,7 +168,7 @@ def prepare_data(
         As in `Cell`.
     data_dir : str or None
         Folder with the original files.
-    bounds_factor : float, default=1
+    bounds_factor : float
         As in `Central`.
 
     Returns

@@ -25,7 +25,7 @@ from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.tables.study import Study
 from pkm.arrow import to_table
 from pkm.experiments.cell.cell import to_canonical_json
-from pkm.experiments.console.console import format_duration
+from pkm.experiments.console.console import format_duration, show
 from pkm.experiments.mlflow.run_records import (
     CELL,
     CURVE,
@@ -76,18 +76,18 @@ def sync_after_run(
     profile: str = "",
     report: Path | None = None,
 ) -> None:
-    """Bring MLflow up to date after a run, as `sync` does; print a failure, and go on."""
+    """Bring MLflow up to date after a run, as `sync` does; a failure is printed."""
     started = time.perf_counter()
     if any(cell.restricted for cell in plan.cells):
-        console.print(RESTRICTED_NOTICE, style="yellow", soft_wrap=True)
+        show(console, RESTRICTED_NOTICE, "yellow")
     try:
         counts = sync(plan, store, config.tracking, profile=profile, report=report)
     except TrackingError as error:
-        console.print(str(error), style="yellow", markup=False, soft_wrap=True)
+        show(console, str(error), "yellow")
         return
     elapsed = format_duration(time.perf_counter() - started)
     line = f"MLflow: {summarize(counts)}, in {elapsed} ({config.tracking.uri})"
-    console.print(line, soft_wrap=True)
+    show(console, line)
 
 
 def summarize(counts: Mapping[str, int]) -> str:

@@ -1,6 +1,7 @@
 """Keys of a sweep expanded: lists, patterns and grids to an entry for each value."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pkm.experiments.cell.cell import STYLE
 from pkm.experiments.config.errors import ConfigurationError, require_choices
@@ -70,9 +71,8 @@ def expand_datasets(specs: Sequence) -> list[dict]:
             continue
         rule = "names, patterns or mappings with a name"
         require(isinstance(spec, Mapping), "datasets", spec, rule)
-        entries += (
-            expand_pattern(spec) if "pattern" in spec else [read_file_entry(spec)]
-        )
+        is_pattern = "pattern" in spec
+        entries += expand_pattern(spec) if is_pattern else [read_file_entry(spec)]
     return [
         dict.fromkeys((*FILE_KEYS, "fallback")) | {"family": entry["name"]} | entry
         for entry in entries
@@ -87,24 +87,22 @@ def expand_pattern(spec: Mapping) -> list[dict]:
     ConfigurationError
         If it has a field without values.
     """
-    texts = {"name": spec["pattern"]}
-    if spec.get("fallback"):
-        texts["fallback"] = spec["fallback"]
-    entries = []
-    grid = {key: spec[key] for key in spec if key not in ("pattern", "fallback")}
-    for values in expand_grid(grid):
-        try:
-            names = {key: text.format(**values) for key, text in texts.items()}
-        except (KeyError, IndexError) as error:
-            pattern = spec["pattern"]
-            rule = f"pattern {pattern!r} has a field without values: {error}"
-            raise ConfigurationError(rule) from error
-        entries.append({"family": " as ".join(texts.values())} | names)
-    return entries
+    grid = dict(spec)
+    texts = {"name": grid.pop("pattern"), "fallback": grid.pop("fallback", None)}
+    texts = {key: text for key, text in texts.items() if text}
+    family = {"family": " as ".join(texts.values())}
+    try:
+        return [
+            family | {key: text.format(**values) for key, text in texts.items()}
+            for values in expand_grid(grid)
+        ]
+    except (KeyError, IndexError) as error:
+        rule = f"pattern {texts['name']!r} has a field without values: {error}"
+        raise ConfigurationError(rule) from error
 
 
 def read_file_entry(spec: Mapping) -> dict:
-    """Return the entry of a file among a sweep's data sets, its columns as a tuple.
+    """Return the entry of a file among a sweep's data sets, its lists as tuples.
 
     Raises
     ------
@@ -114,12 +112,16 @@ def read_file_entry(spec: Mapping) -> dict:
     columns, label = spec.get("columns"), spec.get("label")
     rule = "the name or the number of a column"
     require(label is None or is_column(label), "label", label, rule)
-    if columns is None:
-        return dict(spec)
-    holds = isinstance(columns, list | tuple) and all(map(is_column, columns))
-    rule = "a list of names or numbers of columns"
-    require(holds and columns != [], "columns", columns, rule)
-    return {**spec, "columns": tuple(columns)}
+    if columns is not None:
+        holds = isinstance(columns, list | tuple) and all(map(is_column, columns))
+        rule = "a list of names or numbers of columns"
+        require(holds and columns != [], "columns", columns, rule)
+    return {key: to_tuples(spec[key]) for key in spec}
+
+
+def to_tuples(value: Any) -> Any:
+    """Turn nested lists into nested tuples, which can be keys of caches."""
+    return tuple(map(to_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def is_column(value: object) -> bool:

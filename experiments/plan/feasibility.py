@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from pkm import datasets
 from pkm.compute.storage.grid_file import is_grid_file
 from pkm.datasets.dataset import shared_range
 from pkm.datasets.loading import FILE, resolve
 from pkm.datasets.scaling import DATA_DEPENDENT
-from pkm.experiments.cell.cell import Cell
+from pkm.experiments.cell.cell import FILE_OPTIONS, Cell
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.settings import require
 from pkm.experiments.fit.inputs import (
@@ -37,19 +38,13 @@ class DatasetInfo:
 
 
 @lru_cache(maxsize=4096)
-def find_dataset_info(
-    dataset: str,
-    path: str | None = None,
-    columns: tuple | None = None,
-    label: str | int | None = None,
-    decimal: str | None = None,
-) -> DatasetInfo:
+def find_dataset_info(dataset: str, *file: Any) -> DatasetInfo:
     """Return shape and default k of a data set; for a file this reads it."""
     known = resolve(dataset)
     declared = known.entry or known.recipe
     if declared is not None:
         return DatasetInfo(declared.n or None, declared.d, declared.n_clusters)
-    loaded = load_data(dataset, (path, columns, label, decimal))
+    loaded = load_data(dataset, file)
     return DatasetInfo(*loaded.points.shape, summary=loaded.summary)
 
 
@@ -67,13 +62,8 @@ def find_sweep_info(source: Mapping, ks: Sequence) -> DatasetInfo:
     ValueError
         If a k is to be the data set's own, which has none.
     """
-    info = find_dataset_info(
-        source["name"],
-        source["path"],
-        source["columns"],
-        source["label"],
-        source["decimal"],
-    )
+    file = [source[option] for option in FILE_OPTIONS]
+    info = find_dataset_info(source["name"], *file)
     if None in ks and info.k is None:
         raise ValueError(
             f"k=None is not allowed: data set {source['name']!r} has no number of its "
@@ -103,9 +93,8 @@ def choose_preprocessing(source: Mapping, requested: str | None) -> str:
             f"preprocessing={requested!r}, which scales by the data's extremes: use "
             "preprocessing=public, or leave bounds out"
         )
-    has_domain = (
-        has_bounds or source["name"] != FILE or is_grid_file(source["path"] or "")
-    )
+    is_packed = is_grid_file(source["path"] or "")
+    has_domain = has_bounds or source["name"] != FILE or is_packed
     rule = (
         "given for a file, [lower,upper] or [[lower,...],[upper,...]], from what is "
         "known without its points (preprocessing=minmax takes their private extremes, "

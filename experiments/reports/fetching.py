@@ -8,6 +8,7 @@ from pkm import datasets
 from pkm.datasets.downloads import has_network
 from pkm.datasets.fetching import find_missing
 from pkm.experiments.config.groups import is_choice
+from pkm.experiments.console.console import show
 from pkm.experiments.plan.feasibility import why_unavailable
 from pkm.experiments.plan.plan import Plan
 from pkm.experiments.reports.overview import group_by_reason, join_names
@@ -37,7 +38,7 @@ def fetch(
     """
 
     def say(line: str, style: str = "") -> None:
-        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+        show(console, line, style)
 
     missing = find_missing(list_missing_names(plans), data_dir)
     names = [entry.name for entry in missing]

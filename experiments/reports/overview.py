@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.console.console import format_duration
+from pkm.experiments.console.console import format_duration, show
 from pkm.experiments.plan.estimate import estimate_wall_time, make_estimator
 from pkm.experiments.plan.plan import Plan
 from pkm.experiments.plan.sweep import Gap, Substitution
@@ -62,7 +62,7 @@ def show_status(plan: Plan, store: Store, console: Console) -> None:
                 f"{cell.label}: {record.get('error')} "
                 f"(attempts: {record.get('attempts')}; {store.failure_path(cell.key)})"
             )
-            console.print(text, style="red", markup=False, soft_wrap=True)
+            show(console, text, "red")
 
 
 def show_sweeps(
@@ -100,9 +100,9 @@ def show_sweeps(
 def show_missing(plan: Plan, console: Console) -> None:
     """Print a plan's gaps, a line per reason, and substitutions, a line per family."""
     for line in describe_gaps(plan.gaps):
-        console.print(f"gap: {line}", style="yellow", markup=False, soft_wrap=True)
+        show(console, f"gap: {line}", "yellow")
     for line in describe_substitutions(plan.substitutions):
-        console.print(f"substitute: {line}", markup=False, soft_wrap=True)
+        show(console, f"substitute: {line}")
 
 
 def describe_gaps(gaps: Iterable[Gap]) -> list[str]:

@@ -6,6 +6,7 @@ is absent or damaged, reading takes longer, and no row is lost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ class RowCache:
 
     Parameters
     ----------
-    path : Path
+    path : Path or None
         File of the cache. One that is absent, unreadable or damaged holds no cell.
     find_path : callable
         Key of a cell to the path of its file.
@@ -52,13 +53,12 @@ class RowCache:
         Its cells.
     """
 
-    def __init__(self, path: Path, find_path: Callable[[str], Path]):
+    def __init__(self, path: Path | None, find_path: Callable[[str], Path]):
         self.path = path
         self.keys: set[str] = set()
-        try:
-            content = read_with_checksum(path)
-        except OSError:
-            return
+        content = None
+        with suppress(OSError):
+            content = path and read_with_checksum(path)
         if content is None:
             return
         self.file = pq.ParquetFile(pa.BufferReader(content))
@@ -72,10 +72,11 @@ class RowCache:
         )
         cached = index.aggregate([]).to_pylist()
         file_stats = read_file_stats([row["cell"] for row in cached], find_path)
-        for row in cached:
-            key = row["cell"]
-            if file_stats.get(key) == (row["file_size"], row["file_time"]):
-                self.keys.add(key)
+        self.keys = {
+            row["cell"]
+            for row in cached
+            if file_stats.get(row["cell"]) == (row["file_size"], row["file_time"])
+        }
 
     def read(
         self,
