@@ -107,8 +107,7 @@ def fit_seeds(
     if one_by_one:
         fit_batch(seeds=seeds[:1])
     fits = []
-    batches = [(seed,) for seed in seeds] if one_by_one else [seeds]
-    for batch in batches:
+    for batch in [(seed,) for seed in seeds] if one_by_one else [seeds]:
         if one_by_one:
             data.method_points.cache.clear()
         with timer() as elapsed:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.cluster import KMeans
 
 from pkm.compute import SCALE, Points
@@ -157,10 +158,9 @@ def fit_seeds(resolved: ResolvedCell, kind: Any) -> FitResults:
             columns |= compute_losses(cost, centers, data)
         records.append(columns)
         released = snap_centers(centers * SCALE)[None]
-        n_centers = np.array([len(centers)])
-        run = Run(released, 1, None, (seed,), n_centers)
+        run = Run(released, 1, None, (seed,), np.array([len(centers)]))
         fits.append((run, elapsed))
-    return fits, {name: [record[name] for record in records] for name in records[0]}
+    return fits, pd.DataFrame(records).to_dict("list")
 
 
 def fit(

@@ -78,10 +78,8 @@ def execute(
                 labels_true=resolved.data.labels,
                 n_centers=n_centers,
             )
-    measured |= {
-        "compile_seconds": sum(compilations),
-        "peak_memory_mb": peak.mebibytes,
-    }
+    measured["compile_seconds"] = sum(compilations)
+    measured["peak_memory_mb"] = peak.mebibytes
     return make_rows(resolved, fits, values, metric_time, measured, centers)
 
 

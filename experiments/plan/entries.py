@@ -1,7 +1,6 @@
 """Keys of a sweep expanded: lists, patterns and grids to an entry for each value."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pkm.experiments.cell.cell import STYLE
 from pkm.experiments.config.errors import ConfigurationError, require_choices
@@ -102,7 +101,7 @@ def expand_pattern(spec: Mapping) -> list[dict]:
 
 
 def read_file_entry(spec: Mapping) -> dict:
-    """Return the entry of a file among a sweep's data sets, its lists as tuples.
+    """Return the entry of a file among a sweep's data sets, its columns as a tuple.
 
     Raises
     ------
@@ -112,16 +111,12 @@ def read_file_entry(spec: Mapping) -> dict:
     columns, label = spec.get("columns"), spec.get("label")
     rule = "the name or the number of a column"
     require(label is None or is_column(label), "label", label, rule)
-    if columns is not None:
-        holds = isinstance(columns, list | tuple) and all(map(is_column, columns))
-        rule = "a list of names or numbers of columns"
-        require(holds and columns != [], "columns", columns, rule)
-    return {key: to_tuples(spec[key]) for key in spec}
-
-
-def to_tuples(value: Any) -> Any:
-    """Turn nested lists into nested tuples, which can be keys of caches."""
-    return tuple(map(to_tuples, value)) if isinstance(value, list | tuple) else value
+    if columns is None:
+        return dict(spec)
+    holds = isinstance(columns, list | tuple) and all(map(is_column, columns))
+    rule = "a list of names or numbers of columns"
+    require(holds and columns != [], "columns", columns, rule)
+    return {**spec, "columns": tuple(columns)}
 
 
 def is_column(value: object) -> bool:

@@ -293,7 +293,7 @@ def expand_sweep(
                     columns=source["columns"],
                     label_column=source["label"],
                     decimal=source["decimal"],
-                    bounds=source["bounds"],
+                    bounds=to_tuples(source["bounds"]),
                     style=method.style,
                     kind=kind,
                     **sweep.settings | {"noise": noise},
@@ -362,6 +362,8 @@ def find_method(entry: Mapping) -> Method:
         name = target.rpartition(".")[2].lower()
     TEXT.require("method.name", name)
     style = {key: entry[key] for key in STYLE if key in entry}
+    for key, value in style.items():
+        TEXT.require(f"method.{key}", value)
     others = {"name", "_target_", *STYLE}
     params = {key: entry[key] for key in entry if key not in others}
     try:
@@ -375,3 +377,8 @@ def find_method(entry: Mapping) -> Method:
     missing = getattr(method, "unavailable", lambda: None)()
     private = accepts_parameter(target, "epsilon")
     return Method(name, target, params, style, private, missing)
+
+
+def to_tuples(value: Any) -> Any:
+    """Turn nested lists into nested tuples, which can be keys of caches."""
+    return tuple(map(to_tuples, value)) if isinstance(value, list | tuple) else value

@@ -7,11 +7,7 @@ import pandas as pd
 from scipy import stats
 
 from pkm.analysis.tables.inference import holm
-from pkm.experiments.store.cell_tables import (
-    MUST_MATCH,
-    PROVENANCE,
-    read_values,
-)
+from pkm.experiments.store.cell_tables import MUST_MATCH, PROVENANCE, read_values
 from pkm.experiments.store.store import Store
 
 SAME = "same bits"
@@ -31,9 +27,8 @@ def compare(stores: Sequence[Store], cells: Sequence[pd.DataFrame]) -> pd.DataFr
 
     Parameters
     ----------
-    stores : sequence of Store
-    cells : sequence of DataFrame
-        Of each store, from `read_cells`.
+    stores, cells : sequences
+        Both stores, and their cells from `read_cells`.
 
     Returns
     -------
@@ -84,12 +79,8 @@ def require_equal(pairs: pd.DataFrame, name: str) -> None:
 def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     """Compare the values of pairs of cells on the seeds that both have, by t tests.
 
-    If only one cell has a value, the difference is no sampling error.
-
-    Parameters
-    ----------
-    a, b : DataFrame
-        One column per metric, indexed by pair and seed.
+    If only one cell has a value, the difference is no sampling error. `a` and `b` have
+    one column per metric, and are indexed by pair and seed.
 
     Returns
     -------
@@ -155,10 +146,7 @@ def compare_bits(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def compare_verdicts(stores: Sequence[Store]) -> dict[str, tuple[str, str]]:
     """Find the claims that the reports of two stores decide differently.
 
-    Returns
-    -------
-    dict of str to (str, str)
-        The verdicts of A and B, by the report and the id of the claim.
+    The verdicts of A and B are by the report and the id of the claim.
     """
     a, b = map(read_verdicts, stores)
     return {name: (a[name], b[name]) for name in a if b.get(name, a[name]) != a[name]}

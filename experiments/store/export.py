@@ -98,11 +98,7 @@ def extract_centers(rows: pd.DataFrame) -> pd.DataFrame:
     return lines.reset_index(drop=True).join(coordinates.add_prefix("x"))
 
 
-def write_centers(
-    store: Store,
-    keys: Sequence[str],
-    path: Path,
-) -> int:
+def write_centers(store: Store, keys: Sequence[str], path: Path) -> int:
     """Write the centers of some cells as CSV or Parquet; return how many there are."""
     is_known = path.suffix in (".csv", ".parquet")
     require(is_known, "output", str(path), "a file that ends in .csv or .parquet")
@@ -120,12 +116,10 @@ def write_centers(
 def write_table(table: pa.Table, path: Path, mode: int) -> None:
     """Write a table as CSV, packed or not, or as Parquet, by the ending of the file."""
     buffer = io.BytesIO()
-    if path.suffix == ".csv":
-        table.to_pandas().to_csv(buffer, index=False)
-    elif path.suffix == ".gz":
-        # Without a time equal rows make equal files.
-        packed = {"method": "gzip", "mtime": 0}
-        table.to_pandas().to_csv(buffer, index=False, compression=packed)
-    else:
+    if path.suffix == ".parquet":
         pq.write_table(table, buffer)
+    else:
+        # Without a time equal rows make equal files.
+        packed = {"method": "gzip", "mtime": 0} if path.suffix == ".gz" else None
+        table.to_pandas().to_csv(buffer, index=False, compression=packed)
     atomic_write(path, buffer.getvalue(), mode)
