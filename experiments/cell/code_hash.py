@@ -5,10 +5,10 @@ makes no stored result stale.
 """
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Iterable
 from functools import cache
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 from pkm.methods import load_method
@@ -109,7 +109,7 @@ def find_source_file(module: str, external_package: str | None = None) -> Path |
     # The project's root package has only the version, which changes no result.
     if package not in ("pkm", external_package) or module == "pkm":
         return None
-    spec = importlib.util.find_spec(package)
+    spec = find_spec(package)
     if spec is None or not spec.origin:
         return None
     origin = Path(spec.origin)
@@ -132,13 +132,9 @@ def list_imports(path: Path, module: str) -> tuple[str, ...]:
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     names: list[str] = []
     for statement in read_source(path).imports:
-        base = statement.base
-        if base is None:
+        if statement.base is None:
             names += statement.names
             continue
-        if statement.level:
-            parents = package.split(".")
-            parents = parents[: len(parents) - statement.level + 1]
-            base = ".".join([*parents, base] if base else parents)
+        base = resolve_name("." * statement.level + statement.base, package)
         names += [base, *(f"{base}.{name}" for name in statement.names)]
-    return tuple(dict.fromkeys(name for name in names if name))
+    return tuple(dict.fromkeys(names))

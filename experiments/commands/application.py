@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 
 from pkm.experiments.commands.composition import check_configuration, register_plugins
 from pkm.experiments.commands.explanations import explain_errors
+from pkm.experiments.commands.options import DECLARED
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.console.console import make_consoles, run_action, show
 from pkm.files import create_owner_folder, list_missing_folders, remove_empty_folders
@@ -32,22 +33,9 @@ SWEEP_SETTINGS = (
     "hydra.sweep.",
 )
 RUN_SETTINGS = ("hydra.run.",)
-#: All options of Hydra, which prints its usage at an unknown one.
-OPTIONS = (
-    "--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--resolve",
-    "--package", "-p", "--run", "-r", "--multirun", "-m", "--shell-completion", "-sc",
-    "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd",
-    "--experimental-rerun", "--info", "-i",
-)  # fmt: skip
-#: Values of the options that have few.
-CFG_VALUES = ("job", "hydra", "all")
-INFO_VALUES = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
-OPTION_VALUES = {
-    "--cfg": CFG_VALUES,
-    "-c": CFG_VALUES,
-    "--info": INFO_VALUES,
-    "-i": INFO_VALUES,
-}
+#: All options of Hydra, which prints its usage at an unknown one, with their values
+#: where these are few.
+OPTIONS = DECLARED["options"]
 INFO = ("--info", "-i")  # it needs no value
 #: Hydra's options that compose a configuration and run nothing.
 SHOW_OPTIONS = ("--help", "-h", "--hydra-help", "--cfg", "-c", *INFO, "--version")
@@ -170,7 +158,7 @@ def complete_info(words: Sequence[str]) -> list[str]:
     (['--info=all', 'k=3'], ['--info', 'config'])
     """
     return [
-        "--info=all" if word in INFO and value not in INFO_VALUES else word
+        "--info=all" if word in INFO and value not in OPTIONS[word] else word
         for word, value in itertools.pairwise([*words, ""])
     ]
 
@@ -230,7 +218,7 @@ def check_options(words: Sequence[str], command: str) -> None:
             raise ConfigurationError(
                 f"{option} is no option of pkm {command}; {advice}"
             )
-        known = OPTION_VALUES.get(option)
+        known = OPTIONS.get(option)
         if not is_assigned:
             value = "" if "=" in following or following.startswith("-") else following
         is_left_out = option in INFO and not value

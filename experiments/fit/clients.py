@@ -95,18 +95,13 @@ class ClientData:
 
 def split_data(resolved: ResolvedCell, kind: Any) -> ClientData:
     """Split a cell's points over its clients, and find their best known clustering."""
-    cell, data = resolved.cell, resolved.data
     clients = assign_clients(resolved, kind)
     ids = [np.flatnonzero(clients == client) for client in range(clients.max() + 1)]
-    grid = data.points.rows.astype(np.int64)
+    grid = resolved.data.points.rows.astype(np.int64)
     client_points = [Points.from_grid(grid[positions]) for positions in ids]
-    return ClientData(
-        grid,
-        ids,
-        client_points,
-        points=np.concatenate([held.rows for held in client_points]) / SCALE,
-        best=fit_best_k_means(data.points, cell.k, OPTIMUM_STARTS),
-    )
+    points = np.concatenate([held.rows for held in client_points]) / SCALE
+    best = fit_best_k_means(resolved.data.points, resolved.cell.k, OPTIMUM_STARTS)
+    return ClientData(grid, ids, client_points, points, best)
 
 
 def fit_seeds(resolved: ResolvedCell, kind: Any) -> FitResults:

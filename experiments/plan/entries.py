@@ -65,9 +65,7 @@ def expand_datasets(specs: Sequence) -> list[dict]:
     """
     entries = []
     for spec in specs:
-        if isinstance(spec, str):
-            entries.append({"name": spec})
-            continue
+        spec = {"name": spec} if isinstance(spec, str) else spec
         rule = "names, patterns or mappings with a name"
         require(isinstance(spec, Mapping), "datasets", spec, rule)
         is_pattern = "pattern" in spec
@@ -142,9 +140,7 @@ def expand_methods(specs: Sequence) -> list[dict]:
     """
     entries = []
     for spec in specs:
-        if isinstance(spec, str):
-            entries.append(read_entry("method", spec))
-            continue
+        spec = {"method": spec} if isinstance(spec, str) else spec
         rule = "names, mappings with a method or with a _target_"
         is_entry = isinstance(spec, Mapping) and {"_target_", "method"} & spec.keys()
         require(bool(is_entry), "methods", spec, rule)

@@ -1,6 +1,7 @@
 """Download the data sets that plans lack, before anything is run."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from rich.console import Console
 
@@ -36,10 +37,7 @@ def fetch(
     bool
         Whether a new data set is available: then make the plans again.
     """
-
-    def say(line: str, style: str = "") -> None:
-        show(console, line, style)
-
+    say = partial(show, console)
     missing = find_missing(list_missing_names(plans), data_dir)
     names = [entry.name for entry in missing]
     urls = [file.urls[0] for files in missing.values() for file in files if file.urls]
@@ -69,7 +67,5 @@ def list_missing_names(plans: Iterable[Plan]) -> list[str]:
     >>> list_missing_names([Plan("paper", (), tuple(gaps))])
     ['texture']
     """
-    missing = [
-        gap.dataset for plan in plans for gap in (*plan.substitutions, *plan.gaps)
-    ]
+    missing = [gap.dataset for plan in plans for gap in plan.substitutions + plan.gaps]
     return [name for name in dict.fromkeys(missing) if is_choice("dataset", name)]

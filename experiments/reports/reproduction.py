@@ -322,7 +322,7 @@ def run_missing(
             "red",
         )
     if plan.gaps:
-        names = join_names(list(dict.fromkeys(gap.subject for gap in plan.gaps)))
+        names = join_names(gap.subject for gap in plan.gaps)
         show(
             console,
             f"not available: {names}; "
