@@ -76,26 +76,20 @@ def run(
     store = Store(settings.results)
     backend = check_backend(Backend(**settings.backend))
     with store.made_unless_refused():
-        for line in describe_reading(plan):
-            show(console, line)
+        files = dict.fromkeys(cell.file for cell in plan.cells if cell.dataset == FILE)
+        for file in files:
+            show(console, f"{file[0]}: {find_dataset_info(FILE, *file).summary}")
         # Cells that are not stored yet are run.
         stored = store.filter_readable([cell.key for cell in plan.cells])
         to_run = [cell for cell in plan.cells if cell.key not in stored]
-        if settings.account is not None:
-            charged = charge_account(
-                settings.account, plan.cells, stored, settings.data
-            )
-            show(console, charged)
+        account = settings.account
+        if account is not None:
+            show(console, charge_account(account, plan.cells, stored, settings.data))
 
     costs = estimate_costs(to_run, store, backend)
     resume_garbage_collection()
     run_cells(
-        to_run,
-        store,
-        backend,
-        data_dir=settings.data,
-        costs=costs,
-        console=console,
+        to_run, store, backend, data_dir=settings.data, costs=costs, console=console
     )
 
     # Print the results of all.
@@ -123,15 +117,6 @@ def run(
     return [
         average_objective(plan, rows, metric)
         for plan, metric in zip(plans, metrics, strict=True)
-    ]
-
-
-def describe_reading(plan: Plan) -> list[str]:
-    """Describe how the files of a plan were read."""
-    files = [(FILE, *cell.file) for cell in plan.cells if cell.dataset == FILE]
-    return [
-        f"{file[1]}: {find_dataset_info(*file).summary}"
-        for file in dict.fromkeys(files)
     ]
 
 
@@ -185,8 +170,8 @@ def make_job_plan(config: DictConfig) -> Plan:
     sweep["methods"] = [fill_defaults(values["method"])]
     for key in RUN_KINDS:
         options = values[key].items()
-        sweep[key] = {name: value for name, value in options if value is not None}
-        sweep[key] = sweep[key] or None
+        given = {name: value for name, value in options if value is not None}
+        sweep[key] = given or None
     paper = {"name": "run", "sweeps": {"run": sweep}}
     profile = {"name": "run", "seeds": values["seeds"]}
     try:
@@ -223,13 +208,9 @@ def make_result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     """
     by = ["cell", "dataset"]
     cells = rows.groupby(by, sort=False)
-    first_rows = rows.drop_duplicates(by)
+    first_rows = cells.head(1)
     first = first_rows.set_index(by)
-    varying = (
-        varying_settings(rows)
-        .loc[first_rows.index]
-        .drop(columns="variant", errors="ignore")
-    )
+    shown_otherwise = ["variant"]
     spent = cells["epsilon_spent"].max()
     centers = cells["n_centers"].mean()
     milliseconds = 1000 * cells["fit_seconds"].mean()
@@ -241,7 +222,8 @@ def make_result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
             "latency (ms)": first["latency_ms"],
             "ms per iteration": cells["iteration_ms"].mean(),
         }
-        varying = varying.drop(columns=["clients", "latency_ms"], errors="ignore")
+        shown_otherwise += ["clients", "latency_ms"]
+    varying = varying_settings(rows).drop(columns=shown_otherwise, errors="ignore")
     columns = {
         "method": first["method"],
         "variant": first["variant"] if any(first["variant"]) else None,
@@ -249,7 +231,7 @@ def make_result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         "k": first["k"],
         "ε": first["epsilon"],
         "ε spent": spent if differs(spent, first["epsilon"]) else None,
-        **varying,
+        **varying.loc[first_rows.index],
         "seeds": cells.size(),
         **{metric: cells[metric].apply(format_mean) for metric in metrics},
         "centers": centers if differs(centers, first["k"]) else None,

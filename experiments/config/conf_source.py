@@ -49,7 +49,7 @@ class ConfSource(ConfigSource):
         """Read a choice of a group."""
         group, _, name = config_path.partition("/")
         config = OmegaConf.create(read_entry(group, name))
-        header = {"package": None}
+        header: dict[str, str | None] = {"package": None}
         return ConfigResult(self.provider, self.full_path(), config, header)
 
 

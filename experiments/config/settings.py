@@ -75,23 +75,17 @@ FLAG = Rule(lambda value: isinstance(value, bool), "true or false")
 TEXT = Rule(lambda value: isinstance(value, str) and value != "", "a text")
 PATH = Rule(lambda value: value is None or isinstance(value, str), "a text, or null")
 NOISE = one_of("secure", "seeded")
-TIME_LIMIT = Rule(
-    lambda value: value is None or is_positive(value),
-    "a number of seconds above 0, or null",
-)
 EPSILON = Rule(
     lambda value: value is None or is_positive(value),
     "a finite number above 0",
 )
+TIME_LIMIT = Rule(EPSILON.holds, "a number of seconds above 0, or null")
 #: Larger ones are refused by all methods.
 DELTA = Rule(
     lambda value: value in (None, "auto") or (is_number(value) and 0 < value < 0.5),
     'a number in (0, 0.5) or "auto"',
 )
-SEEDS = Rule(
-    are_seeds,
-    "at least one whole number, none negative, none twice",
-)
+SEEDS = Rule(are_seeds, "at least one whole number, none negative, none twice")
 METRICS = Rule(lambda value: len(value) >= 1, "at least one metric")
 PARAMETER = Rule(
     is_parameter,

@@ -11,6 +11,7 @@ import numpy as np
 from pkm import datasets
 from pkm.compute import Points, middle_and_half_width
 from pkm.compute.storage.grid_file import is_grid_file, open_grid
+from pkm.datasets.dataset import shared_range
 from pkm.experiments.cell.cell import FILE_OPTIONS, Cell
 from pkm.experiments.config.method_parameters import (
     RESERVED_PARAMETERS,
@@ -70,9 +71,8 @@ class PreparedData:
     @property
     def half_width(self) -> float:
         """Half the range in raw units where all columns share one, else NaN."""
-        lower, upper = self.domain
-        shared = np.all(lower == lower[0]) and np.all(upper == upper[0])
-        return float(upper[0] / 2 - lower[0] / 2) if shared else math.nan
+        lower, upper = shared_range(self.domain) or (math.nan, math.nan)
+        return upper / 2 - lower / 2
 
 
 #: Drawn seeds are exact in float64: readers of JSON and CSV often use it.

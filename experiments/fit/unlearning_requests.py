@@ -161,8 +161,7 @@ def choose_clients(
     generator: np.random.Generator,
 ) -> np.ndarray:
     """Choose random clients that have points, and all of their points."""
-    remaining = np.flatnonzero(model.sizes)
-    clients = generator.choice(remaining, batch, replace=False)
+    clients = generator.choice(np.flatnonzero(model.sizes), batch, replace=False)
     return np.concatenate([model.members(client) for client in clients])
 
 

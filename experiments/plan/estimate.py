@@ -78,10 +78,7 @@ def estimate_wall_time(
     jobs: int,
 ) -> float:
     """Estimate how long cells take together; timing cells are run one by one."""
-    times = {False: 0.0, True: 0.0}
-    for cell in cells:
-        times[cell.timing] += costs[cell.key]
-    return times[False] / jobs + times[True]
+    return sum(costs[cell.key] / (1 if cell.timing else jobs) for cell in cells)
 
 
 def make_estimator(

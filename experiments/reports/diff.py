@@ -23,12 +23,7 @@ ROUNDING = 1e-9
 
 
 def compare(stores: Sequence[Store], cells: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Compare two stores, A and B.
-
-    Parameters
-    ----------
-    stores, cells : sequences
-        Both stores, and their cells from `read_cells`.
+    """Compare two stores, A and B, whose cells are from `read_cells`.
 
     Returns
     -------

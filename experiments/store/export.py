@@ -61,7 +61,8 @@ def write_rows(store: Store, folder: Path) -> pd.DataFrame:
     for column in map(BY_NAME.__getitem__, rows):
         values = table[column.name]
         if column.dtype not in FIELD_TYPES:
-            values = [write_json(value) for value in values.to_pylist()]
+            cells = values.to_pylist()
+            values = [None if cell is None else json.dumps(cell) for cell in cells]
         flat[column.name] = values
         field = {
             "name": column.name,
@@ -78,11 +79,6 @@ def write_rows(store: Store, folder: Path) -> pd.DataFrame:
     text = json.dumps(schema, indent=1, ensure_ascii=False)
     atomic_write(folder / "rows.schema.json", text.encode())
     return rows
-
-
-def write_json(value: object) -> str | None:
-    """Write a nested value as JSON."""
-    return None if value is None else json.dumps(value)
 
 
 def extract_centers(rows: pd.DataFrame) -> pd.DataFrame:

@@ -96,11 +96,20 @@ class Store:
         ResultsNotWritable
             If the folder cannot be created or written.
         """
+        with self._explain_unwritable():
+            tempfile.TemporaryFile(dir=self.root).close()
+
+    @contextlib.contextmanager
+    def _explain_unwritable(self) -> Iterator[None]:
+        """Make the folder for a block, and say what to do if it cannot be written."""
         try:
             create_owner_folder(self.root)
-            tempfile.TemporaryFile(dir=self.root).close()
+            yield
         except OSError as error:
-            raise self._explain_unwritable(error) from error
+            raise ResultsNotWritable(
+                f"results={str(self.root)!r} cannot be written ({error.strerror}): "
+                "give a folder that can be, e.g. results=/tmp/results"
+            ) from error
 
     @contextlib.contextmanager
     def made_unless_refused(self) -> Iterator[None]:
@@ -244,11 +253,11 @@ class Store:
         Cells that another process is running are among them.
         """
         times = {}
-        for path in self.root.glob("cells/??/*.begun"):
+        for key, path in self._list_files(".begun").items():
             # Another process may have ended it in the meantime.
             with contextlib.suppress(FileNotFoundError):
-                times[path.stem] = path.stat().st_mtime_ns
-        return sorted(times, key=lambda key: times[key])
+                times[key] = path.stat().st_mtime_ns
+        return sorted(times, key=times.__getitem__)
 
     def status(self, key: str) -> str:
         """Return the status of a cell without reading its rows.
@@ -421,17 +430,8 @@ class Store:
         content: bytes | memoryview,
         mode: int,
     ) -> None:
-        try:
-            create_owner_folder(self.root)
+        with self._explain_unwritable():
             atomic_write(path, content, mode)
-        except OSError as error:
-            raise self._explain_unwritable(error) from error
-
-    def _explain_unwritable(self, error: OSError) -> ResultsNotWritable:
-        return ResultsNotWritable(
-            f"results={str(self.root)!r} cannot be written ({error.strerror}): "
-            "give a folder that can be, e.g. results=/tmp/results"
-        )
 
     def read_cell(
         self,
