@@ -160,7 +160,10 @@ def order_chunks(
     return make_chunks(first, costs, limit) + make_chunks(rest, costs, limit) + last
 
 
-def select_cheapest(cells: Sequence[Cell], costs: Mapping[str, float]) -> list[Cell]:
+def select_cheapest(
+    cells: Sequence[Cell],
+    costs: Mapping[str, float],
+) -> list[Cell]:
     """Return the cheapest cells, at least one, up to `FIRST_SECONDS` together."""
     ascending = sorted(cells, key=lambda cell: costs[cell.key])
     totals = itertools.accumulate(costs[cell.key] for cell in ascending)
@@ -188,7 +191,10 @@ def make_chunks(
     return chunks
 
 
-def run_in_process(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
+def run_in_process(
+    chunks: list[list[Cell]],
+    runner: Runner,
+) -> Iterator[Outcome]:
     """Run chunks one by one in this process, and forget the points afterwards."""
     if not chunks:
         return
@@ -202,7 +208,10 @@ def run_in_process(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome
         forget_data()
 
 
-def run_on_dask(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
+def run_on_dask(
+    chunks: list[list[Cell]],
+    runner: Runner,
+) -> Iterator[Outcome]:
     """Run chunks on a cluster of dask, cell by cell."""
     cells = list(itertools.chain.from_iterable(chunks))
     if not cells:
@@ -211,7 +220,10 @@ def run_on_dask(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
         yield from dask_cells.run_on_cluster(cells, runner, client)
 
 
-def run_in_workers(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
+def run_in_workers(
+    chunks: list[list[Cell]],
+    runner: Runner,
+) -> Iterator[Outcome]:
     """Run chunks in the backend's worker processes, each with one cell at a time."""
     waiting = iter(chunks)
     with contextlib.ExitStack() as workers:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pkm
 from pkm.datasets.sources import DataUnavailable
@@ -32,9 +32,6 @@ from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.console.console import make_consoles, show
 from pkm.experiments.store.store import Store
 from pkm.source import subpackages_digest
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 #: Subpackages that workers must have in the same version: rows depend on them.
 WORKER_PACKAGES = (
@@ -174,7 +171,7 @@ def open_client(backend: Backend, n_cells: int) -> Iterator[Any]:
 def run_on_cluster(
     cells: Iterable[Cell],
     runner: Runner,
-    client: "Client",
+    client: Any,
 ) -> Iterator[Outcome]:
     """Run cells on a cluster and store what the workers send back.
 
@@ -350,7 +347,10 @@ def identify_code() -> tuple[str, str]:
     return pkm.__version__, subpackages_digest(*WORKER_PACKAGES)
 
 
-def check_python(workers: Mapping[str, Mapping], scheduler: str) -> None:
+def check_python(
+    workers: Mapping[str, Mapping],
+    scheduler: str,
+) -> None:
     """Refuse a cluster without workers, and workers with another Python.
 
     Parameters

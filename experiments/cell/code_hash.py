@@ -29,7 +29,10 @@ EXCLUDED_IMPORTS = ("pkm.datasets", "pkm.methods", "pkm.schema")
 
 
 @cache
-def code_hash(target: str, kind: str = "pkm.experiments.fit.central") -> str:
+def code_hash(
+    target: str,
+    kind: str = "pkm.experiments.fit.central",
+) -> str:
     """Hash the code that a result of `target` depends on.
 
     Parameters
@@ -103,7 +106,10 @@ def find_dependencies(
     return files
 
 
-def find_source_file(module: str, external_package: str | None = None) -> Path | None:
+def find_source_file(
+    module: str,
+    external_package: str | None = None,
+) -> Path | None:
     """Return the file of a module of the project or the external package, else None."""
     package, _, name = module.partition(".")
     # The project's root package has only the version, which changes no result.

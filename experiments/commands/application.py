@@ -258,7 +258,10 @@ def resume_garbage_collection() -> None:
 
 
 @contextmanager
-def replace_arguments(command: str, words: Sequence[str]) -> Iterator[None]:
+def replace_arguments(
+    command: str,
+    words: Sequence[str],
+) -> Iterator[None]:
     """Let Hydra see words as the process's arguments, and raise errors."""
     # Hydra completes the command line of this program, of which it knows no verbs.
     program = "pkm" if "-sc" in words else f"pkm {command}"

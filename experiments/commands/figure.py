@@ -124,7 +124,12 @@ def _file_name(spec: FigureSpec) -> str:
     return f"{spec.paper}-{spec.name.replace('_', '-')}"
 
 
-def _write(study: Study, spec: FigureSpec, style: str, folder: Path) -> None:
+def _write(
+    study: Study,
+    spec: FigureSpec,
+    style: str,
+    folder: Path,
+) -> None:
     """Write the picture of a figure, or the table of one without."""
     spec = spec.in_style(style)
     result = draw(study, spec)

@@ -52,7 +52,10 @@ def list_kind_keys(kind: type) -> dict[str, dict]:
     }
 
 
-def make_command_schema(command: str, others: Mapping[str, Mapping]) -> type:
+def make_command_schema(
+    command: str,
+    others: Mapping[str, Mapping],
+) -> type:
     """Make the schema of a command, with Hydra's settings and other keys."""
     declared = DECLARED[command]
     keys = DECLARED["common"] | {

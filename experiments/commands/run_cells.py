@@ -39,7 +39,9 @@ SHARED_KEYS = ("results", "jobs", "scheduler", "data", "backend", "tracking", "a
 
 
 def run(
-    configs: Sequence[DictConfig], console: Console, title: str | None = None
+    configs: Sequence[DictConfig],
+    console: Console,
+    title: str | None = None,
 ) -> list[float | None]:
     """Run the cells of all jobs as one batch, and print their table.
 
@@ -89,7 +91,12 @@ def run(
     costs = estimate_costs(to_run, store, backend)
     resume_garbage_collection()
     run_cells(
-        to_run, store, backend, data_dir=settings.data, costs=costs, console=console
+        to_run,
+        store,
+        backend,
+        data_dir=settings.data,
+        costs=costs,
+        console=console,
     )
 
     # Print the results of all.
@@ -188,7 +195,10 @@ def make_job_plan(config: DictConfig) -> Plan:
     return replace(plan, entries=tuple(entries))
 
 
-def make_result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
+def make_result_table(
+    rows: pd.DataFrame,
+    metrics: Sequence[str],
+) -> Table:
     """Make a table of means over seeds, one line per cell.
 
     Parameters

@@ -8,7 +8,8 @@ All keys of `pkm reproduce` that say where results and MLflow are can be given.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig
 
 from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.settings import require
@@ -17,15 +18,11 @@ from pkm.experiments.mlflow.tracking import summarize, sync
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
-
 #: Keys of `pkm reproduce` that say what is run and how.
 RUN_KEYS = ("verb", "sweeps", "jobs", "scheduler", "backend", "fetch")
 
 
-def load_configuration(verb: str, overrides: Sequence[str]) -> "DictConfig":
+def load_configuration(verb: str, overrides: Sequence[str]) -> DictConfig:
     """Load the configuration of a verb that shows stored results and runs nothing.
 
     Raises

@@ -128,7 +128,10 @@ def run_action(action: Callable[[], Any]) -> int:
         make_consoles()[1].print(INTERRUPTED_MESSAGE)
         return 130
     make_consoles()[1].print(
-        f"error: {refusal}", style="red", markup=False, highlight=False
+        f"error: {refusal}",
+        style="red",
+        markup=False,
+        highlight=False,
     )
     return 2
 

@@ -72,7 +72,11 @@ class Central(Kind):
             shape = data.points.n_records, data.points.shape[1]
             schedule = method.planned_run(*shape, resolved.seeds).schedule
         fits = fit_seeds(
-            method, data, resolved.seeds, one_by_one=cell.timing, schedule=schedule
+            method,
+            data,
+            resolved.seeds,
+            one_by_one=cell.timing,
+            schedule=schedule,
         )
         return fits, {}
 

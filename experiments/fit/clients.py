@@ -201,7 +201,10 @@ def fit_best_k_means(points: Points, k: int, starts: int) -> Any:
     return points.cached(f"best {k}-means of {starts}", (), partial(model.fit, rows))
 
 
-def measure_sparse_aggregation(model: FederatedModel, k: int) -> dict[str, float]:
+def measure_sparse_aggregation(
+    model: FederatedModel,
+    k: int,
+) -> dict[str, float]:
     """Measure the cost of sending the clients' messages by sparse aggregation.
 
     Raises

@@ -144,7 +144,10 @@ def uses_secure_noise(cell: Cell, method: Any) -> bool:
     return cell.noise == "secure" and method.claim.private
 
 
-def prepare_cell_data(cell: Cell, data_dir: str | None) -> PreparedData:
+def prepare_cell_data(
+    cell: Cell,
+    data_dir: str | None,
+) -> PreparedData:
     """Prepare the data set of a cell; see `prepare_data`."""
     bounds_factor = getattr(cell.kind, "bounds_factor", 1.0)
     return prepare_data(*cell.points, data_dir, bounds_factor)

@@ -23,13 +23,19 @@ N_RETRAININGS = 5
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 
-def compute_optimum(points: np.ndarray, centers: np.ndarray) -> float:
+def compute_optimum(
+    points: np.ndarray,
+    centers: np.ndarray,
+) -> float:
     """Compute the cost of k-means that starts from good centers."""
     model: Any = KMeans(len(centers)).set_params(init=centers, n_init=1)
     return float(model.fit(points).inertia_)
 
 
-def compute_nearest_cost(points: np.ndarray, centers: np.ndarray) -> float:
+def compute_nearest_cost(
+    points: np.ndarray,
+    centers: np.ndarray,
+) -> float:
     """Sum of squared distances to the nearest center."""
     return float(cdist(points, centers, "sqeuclidean").min(axis=1).sum())
 
@@ -185,7 +191,10 @@ CHOICES = {
 }
 
 
-def compute_seed_probability(model: FederatedModel, removed_ids: np.ndarray) -> float:
+def compute_seed_probability(
+    model: FederatedModel,
+    removed_ids: np.ndarray,
+) -> float:
     """Compute the probability that random points of their clients contain a seed.
 
     It is NaN for Q-k-means, where other points cause refits, too.

@@ -74,7 +74,10 @@ def find_sweep_info(source: Mapping, ks: Sequence) -> DatasetInfo:
     return info
 
 
-def choose_preprocessing(source: Mapping, requested: str | None) -> str:
+def choose_preprocessing(
+    source: Mapping,
+    requested: str | None,
+) -> str:
     """Return how a data set is scaled: as requested, else by its public domain.
 
     Every data set has a domain, except a file without bounds that is not packed.
@@ -119,7 +122,10 @@ def why_unavailable(
     return datasets.why_unavailable(dataset, data_dir=data_dir, path=path)
 
 
-def choose_source(source: dict, data_dir: str | None) -> tuple[dict, str | None]:
+def choose_source(
+    source: dict,
+    data_dir: str | None,
+) -> tuple[dict, str | None]:
     """Choose a data set, or its fallback if the data set is not available.
 
     Returns
@@ -136,7 +142,11 @@ def choose_source(source: dict, data_dir: str | None) -> tuple[dict, str | None]
     return source, reason
 
 
-def check_cell(cell: Cell, info: DatasetInfo, data_dir: str | None) -> None:
+def check_cell(
+    cell: Cell,
+    info: DatasetInfo,
+    data_dir: str | None,
+) -> None:
     """Refuse a cell that cannot succeed, as far as that is known before running it.
 
     Raises

@@ -98,7 +98,10 @@ class Plan:
         return pd.DataFrame(gaps, columns=columns).astype({"epsilon": float})
 
 
-def warn_seeded_noise(cells: Iterable[Cell], console: Console) -> None:
+def warn_seeded_noise(
+    cells: Iterable[Cell],
+    console: Console,
+) -> None:
     """Print a warning if a cell of a private method has seeded noise."""
     if any(cell.noise == "seeded" and cell.epsilon is not None for cell in cells):
         show(console, SEEDED_NOISE_NOTICE, "yellow")

@@ -108,7 +108,10 @@ class Substitution:
     family: str
 
 
-def apply_profile(paper: Mapping, profile: Mapping) -> dict[str, dict]:
+def apply_profile(
+    paper: Mapping,
+    profile: Mapping,
+) -> dict[str, dict]:
     """Return a paper's sweeps with its defaults and the profile's changes.
 
     A sweep that the profile does not name stays unchanged; a sweep that it sets to null

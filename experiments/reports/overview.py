@@ -18,7 +18,12 @@ STATUS = ("done", "failed", "absent")
 NAMES_SHOWN = 10
 
 
-def show_plan(plan: Plan, store: Store, backend: Backend, console: Console) -> None:
+def show_plan(
+    plan: Plan,
+    store: Store,
+    backend: Backend,
+    console: Console,
+) -> None:
     """Print a dry run: what is stored, what is missing, and an estimated time."""
     estimate = make_estimator(store, backend)
     cells = [cell for cell in plan.cells if store.status(cell.key) != "done"]

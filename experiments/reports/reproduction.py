@@ -224,7 +224,11 @@ def reproduce_papers(
     return any(failed)
 
 
-def reproduce(request: Request, config: DictConfig, console: Console) -> bool:
+def reproduce(
+    request: Request,
+    config: DictConfig,
+    console: Console,
+) -> bool:
     """Carry out the key ``verb`` for one paper: by default run, then report.
 
     Parameters
@@ -266,7 +270,12 @@ def reproduce(request: Request, config: DictConfig, console: Console) -> bool:
 
         profile = config.profile.name
         sync_after_run(
-            request.plan, store, config, console, profile=profile, report=folder
+            request.plan,
+            store,
+            config,
+            console,
+            profile=profile,
+            report=folder,
         )
     return any(store.status(cell.key) == "failed" for cell in plan.cells)
 
@@ -341,7 +350,12 @@ def run_missing(
 
     started = time.perf_counter()
     outcomes = run_cells(
-        waiting, store, backend, data_dir=config.data, costs=costs, console=console
+        waiting,
+        store,
+        backend,
+        data_dir=config.data,
+        costs=costs,
+        console=console,
     )
     counts = Counter(outcome.status for outcome in outcomes)
     elapsed = format_duration(time.perf_counter() - started)
@@ -353,7 +367,11 @@ def run_missing(
             show(console, failure, "red")
 
 
-def make_summary_table(folder: Path, papers: Sequence[str], profile: str) -> Table:
+def make_summary_table(
+    folder: Path,
+    papers: Sequence[str],
+    profile: str,
+) -> Table:
     """Make a table of the verdicts of papers' reports, and of what these lack."""
     from pkm.analysis.pages.index_page import read_summaries
 

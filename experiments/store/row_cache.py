@@ -49,7 +49,11 @@ class RowCache:
         Key of a cell to the path of its file.
     """
 
-    def __init__(self, path: Path | None, find_path: Callable[[str], Path]):
+    def __init__(
+        self,
+        path: Path | None,
+        find_path: Callable[[str], Path],
+    ):
         self.path = path
         self.file_stats: dict[str, Sequence[int]] = {}
         content = None

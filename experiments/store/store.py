@@ -172,7 +172,11 @@ class Store:
         self.failure_path(cell.key).unlink(missing_ok=True)
         return path
 
-    def write_failure(self, cell: Cell, error: BaseException) -> None:
+    def write_failure(
+        self,
+        cell: Cell,
+        error: BaseException,
+    ) -> None:
         """Record that a cell failed: the error, its traceback, and the attempts so far.
 
         Parameters
@@ -206,7 +210,12 @@ class Store:
         path.unlink()
         return content
 
-    def write_file(self, cell: Cell, content: bytes, status: str) -> None:
+    def write_file(
+        self,
+        cell: Cell,
+        content: bytes,
+        status: str,
+    ) -> None:
         """Store the file that another store has of a cell.
 
         Parameters
