@@ -30,7 +30,14 @@ CuratorFactory = Callable[[Ledger | None, NoiseStreams], Curator]
 
 # Parameters that are not in the context of noise (see `NoiseStreams`). The domain is in
 # it instead of bounds, and so is a zoom, if there is one.
-NOT_IN_CONTEXT = ("bounds", "clip", "random_state", "secure", "zoom", "require_zoom")
+EXCLUDED_FROM_NOISE_CONTEXT = (
+    "bounds",
+    "clip",
+    "random_state",
+    "secure",
+    "zoom",
+    "require_zoom",
+)
 
 # With less, the scale of a release may be refused in the middle of a run, which an
 # account has been charged for by then. Scales are about 2**40 at 1e-4 in 784 features,
@@ -344,7 +351,7 @@ class BatchMethod(ClusteringMethod):
             is_array = isinstance(value, np.ndarray)
             value = value.tolist() if is_array else value
             is_default = (name, value) in self.noise_context_defaults.items()
-            if name not in NOT_IN_CONTEXT and not is_default:
+            if name not in EXCLUDED_FROM_NOISE_CONTEXT and not is_default:
                 parameters[name] = value
         if self.zoom:
             parameters["zoom"] = self.zoom

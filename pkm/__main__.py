@@ -1,9 +1,11 @@
 """The command ``pkm``, and ``python -m pkm``: one verb for each entry point."""
 
+import csv
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from pkm import __version__
 from pkm.catalogue import CatalogueError, add_config_dirs
@@ -11,53 +13,11 @@ from pkm.names import suggestion
 
 #: Verb to its module and its purpose.
 VERBS = {
-    "run": (
-        "pkm.experiments.commands.run",
-        "run methods on data sets, or a sweep over both",
-    ),
-    "reproduce": (
-        "pkm.experiments.commands.reproduce",
-        "run what a paper's profile lacks and build its report",
-    ),
-    "account": (
-        "pkm.experiments.commands.account",
-        "open or show an account that adds up the runs on one data set",
-    ),
-    "diff": (
-        "pkm.experiments.commands.diff",
-        "compare two results folders cell by cell",
-    ),
-    "verify": (
-        "pkm.experiments.commands.verify",
-        "rerun the cells behind a claim or a figure; compare them with stored rows",
-    ),
-    "figure": (
-        "pkm.experiments.commands.figure",
-        "draw figures of papers from stored rows, as PNG or PDF",
-    ),
-    "centers": (
-        "pkm.experiments.commands.centers",
-        "list or write the released centers that are kept",
-    ),
-    "export": (
-        "pkm.experiments.commands.export",
-        "write all stored rows as Parquet and CSV",
-    ),
-    "pack": (
-        "pkm.experiments.commands.pack",
-        "write points on the integer grid to a file, for fits",
-    ),
-    "data": (
-        "pkm.datasets.__main__",
-        "list, fetch and verify data sets, train embeddings",
-    ),
-    "check": ("pkm.audit.conformance", "test whether a method keeps its contract"),
-    "audit": ("pkm.audit.__main__", "attack a method: replay, residuals, black box"),
-    "sync": ("pkm.experiments.commands.sync", "project stored results to MLflow"),
-    "dashboard": ("pkm.experiments.commands.dashboard", "open the MLflow dashboard"),
-    "bench": ("pkm.benchmarks.__main__", "measure speed, as ratios inside one run"),
+    verb: (module, purpose)
+    for verb, module, purpose in csv.reader(
+        Path(__file__).with_name("verbs.csv").read_text(encoding="utf-8").splitlines()
+    )
 }
-
 #: Options that name a folder of configurations, which all verbs take.
 CONFIG_DIR = ("--config-dir", "-cd")
 #: Verbs that are Hydra applications, and Hydra's option for completion.

@@ -104,7 +104,10 @@ def make_charge(record: Mapping) -> dict:
     return stored
 
 
-def make_nested(name: str, values: Iterable) -> pd.api.extensions.ExtensionArray:
+def make_nested(
+    name: str,
+    values: Iterable,
+) -> pd.api.extensions.ExtensionArray:
     """Return a nested column made of plain values.
 
     Parameters

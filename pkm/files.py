@@ -76,7 +76,11 @@ def _read_secret() -> bytes:
         ) from error
 
 
-def atomic_write(path: Path, content: bytes | memoryview, mode: int = ANY_FILE) -> None:
+def atomic_write(
+    path: Path,
+    content: bytes | memoryview,
+    mode: int = ANY_FILE,
+) -> None:
     """Write a file in one step that a crash cannot leave half done.
 
     Parameters

@@ -30,7 +30,6 @@ LATE = {
         "pkm.privacy": "loads numba; a help text does without",
     },
     "pkm.experiments.commands.reproduce": {
-        "pkm.experiments.plan.plan": "loads numba; a help text does without",
         "pkm.experiments.reports.reproduction": "loads numba; a help text does without",
     },
     "pkm.experiments.commands.run": {

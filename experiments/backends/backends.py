@@ -5,6 +5,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from multiprocessing.connection import wait
 
 from rich.console import Console
@@ -72,37 +73,25 @@ def run_cells(
     costs = {cell.key: max(known.get(cell.key, 1.0), 1e-6) for cell in cells}
     interrupted = store.list_interrupted()
     jobs = 1 if backend.name == "serial" else backend.jobs
-    runner = Runner(store, backend, data_dir)
     outcomes = []
     with show_progress(costs, jobs, console) as advance:
         for timing, n_workers in ((False, jobs), (True, 1)):
+            runner = Runner(store, replace(backend, jobs=n_workers), data_dir)
             selected = [cell for cell in cells if cell.timing == timing]
+            parts = [(run_in_workers, selected)]
             if backend.name == "dask" and not timing:
-                chunks = order_chunks(selected, costs, n_workers, interrupted)
-                stream = run_on_dask(chunks, runner)
-            elif n_workers > 1:
-                chunks = order_chunks(selected, costs, n_workers, interrupted)
-                stream = run_in_workers(chunks, runner, n_workers)
-            else:
+                parts = [(run_on_dask, selected)]
+            elif n_workers == 1:
                 # A worker takes as long to start as this process: only for cells with
                 # a limit.
-                unlimited = [
-                    cell for cell in selected if backend.find_limit(cell) is None
-                ]
-                limited = [
-                    cell for cell in selected if backend.find_limit(cell) is not None
-                ]
-                stream = itertools.chain(
-                    run_in_process(
-                        order_chunks(unlimited, costs, 1, interrupted), runner
-                    ),
-                    run_in_workers(
-                        order_chunks(limited, costs, 1, interrupted), runner, 1
-                    ),
-                )
-            for outcome in stream:
-                outcomes.append(outcome)
-                advance(outcome)
+                limited = [cell for cell in selected if backend.find_limit(cell)]
+                others = [cell for cell in selected if not backend.find_limit(cell)]
+                parts = [(run_in_process, others), (run_in_workers, limited)]
+            for run, part in parts:
+                chunks = order_chunks(part, costs, n_workers, interrupted)
+                for outcome in run(chunks, runner):
+                    outcomes.append(outcome)
+                    advance(outcome)
     return outcomes
 
 
@@ -152,27 +141,29 @@ def order_chunks(
     list of list of Cell
         Chunks, each no longer than a fair share of the whole where cells allow it.
     """
-    interrupted_cells = {cell.key: cell for cell in cells if cell.key in interrupted}
-    last = [interrupted_cells[key] for key in interrupted if key in interrupted_cells]
-    uninterrupted = [cell for cell in cells if cell.key not in interrupted_cells]
-    first = select_cheapest(uninterrupted, costs)
-    first_keys = {cell.key for cell in first}
-    rest = [cell for cell in uninterrupted if cell.key not in first_keys]
+    waiting = {cell.key: cell for cell in cells}
+    last = [[waiting.pop(key)] for key in interrupted if key in waiting]
+    first = select_cheapest(list(waiting.values()), costs)
+    for cell in first:
+        del waiting[cell.key]
     data_costs: dict[tuple, float] = defaultdict(float)
-    for cell in rest:
-        data_costs[identify_data(cell)] += costs[cell.key]
-    rest.sort(
-        key=lambda cell: (data_costs[identify_data(cell)], costs[cell.key]),
+    for cell in waiting.values():
+        data_costs[cell.points] += costs[cell.key]
+    rest = sorted(
+        waiting.values(),
+        key=lambda cell: (data_costs[cell.points], costs[cell.key]),
         reverse=True,
     )
 
     # Every worker gets some four chunks, none of them too short.
     limit = max(sum(costs[cell.key] for cell in cells) / (4 * jobs), 0.5)
-    chunks = make_chunks(first, costs, limit) + make_chunks(rest, costs, limit)
-    return chunks + [[cell] for cell in last]
+    return make_chunks(first, costs, limit) + make_chunks(rest, costs, limit) + last
 
 
-def select_cheapest(cells: Sequence[Cell], costs: Mapping[str, float]) -> list[Cell]:
+def select_cheapest(
+    cells: Sequence[Cell],
+    costs: Mapping[str, float],
+) -> list[Cell]:
     """Return the cheapest cells, at least one, up to `FIRST_SECONDS` together."""
     ascending = sorted(cells, key=lambda cell: costs[cell.key])
     totals = itertools.accumulate(costs[cell.key] for cell in ascending)
@@ -185,9 +176,9 @@ def make_chunks(
     limit: float,
 ) -> list[list[Cell]]:
     """Cut cells into chunks of one data set and at most `limit` seconds."""
-    groups: dict[tuple, list[Cell]] = {}
+    groups: dict[tuple, list[Cell]] = defaultdict(list)
     for cell in cells:
-        groups.setdefault(identify_data(cell), []).append(cell)
+        groups[cell.points].append(cell)
     chunks: list[list[Cell]] = []
     for group in groups.values():
         seconds = math.inf
@@ -200,12 +191,10 @@ def make_chunks(
     return chunks
 
 
-def identify_data(cell: Cell) -> tuple:
-    """Return the fields of a cell that determine its points."""
-    return cell.dataset, cell.file, cell.bounds, cell.preprocessing, cell.clip
-
-
-def run_in_process(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
+def run_in_process(
+    chunks: list[list[Cell]],
+    runner: Runner,
+) -> Iterator[Outcome]:
     """Run chunks one by one in this process, and forget the points afterwards."""
     if not chunks:
         return
@@ -219,7 +208,10 @@ def run_in_process(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome
         forget_data()
 
 
-def run_on_dask(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
+def run_on_dask(
+    chunks: list[list[Cell]],
+    runner: Runner,
+) -> Iterator[Outcome]:
     """Run chunks on a cluster of dask, cell by cell."""
     cells = list(itertools.chain.from_iterable(chunks))
     if not cells:
@@ -231,14 +223,13 @@ def run_on_dask(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
 def run_in_workers(
     chunks: list[list[Cell]],
     runner: Runner,
-    jobs: int,
 ) -> Iterator[Outcome]:
-    """Run chunks in at most `jobs` worker processes, each with one cell at a time."""
+    """Run chunks in the backend's worker processes, each with one cell at a time."""
     waiting = iter(chunks)
     with contextlib.ExitStack() as workers:
         # The cells that each worker has left of its chunk, after the current one.
         queues: dict[Worker, list[Cell]] = {}
-        for chunk in itertools.islice(waiting, jobs):
+        for chunk in itertools.islice(waiting, runner.backend.jobs):
             worker = workers.enter_context(contextlib.closing(Worker(runner)))
             worker.submit(chunk[0])
             queues[worker] = chunk[1:]

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pkm
 from pkm.datasets.sources import DataUnavailable
@@ -29,12 +29,9 @@ from pkm.experiments.backends.worker import Outcome, Runner, Worker, WorkerDied,
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.console.console import make_consoles
+from pkm.experiments.console.console import make_consoles, show
 from pkm.experiments.store.store import Store
 from pkm.source import subpackages_digest
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 #: Subpackages that workers must have in the same version: rows depend on them.
 WORKER_PACKAGES = (
@@ -112,7 +109,7 @@ def check_cluster(backend: Backend) -> Backend:
         return backend
     with open_client(backend, 1) as client:
         if not backend.scheduler.startswith("tls://"):
-            make_consoles()[1].print(NO_TLS, style="yellow", soft_wrap=True)
+            show(make_consoles()[1], NO_TLS, "yellow")
         # Another Python may not be able to read code that is sent to it.
         check_python(client.get_versions()["workers"], backend.scheduler)
         check_code(client.run(identify_code, on_error="return"), backend.scheduler)
@@ -174,7 +171,7 @@ def open_client(backend: Backend, n_cells: int) -> Iterator[Any]:
 def run_on_cluster(
     cells: Iterable[Cell],
     runner: Runner,
-    client: "Client",
+    client: Any,
 ) -> Iterator[Outcome]:
     """Run cells on a cluster and store what the workers send back.
 
@@ -199,11 +196,8 @@ def run_on_cluster(
             n_threads = _count_threads(client)
             while waiting and len(pending) < n_threads:
                 cell = waiting.popleft()
-                future = client.submit(
-                    run_cell,
-                    make_task(cell, runner, run),
-                    pure=False,
-                )
+                task = make_task(cell, runner, run)
+                future = client.submit(run_cell, task, pure=False)
                 pending[future] = cell
                 future.add_done_callback(done_futures.put)
             if n_threads:
@@ -224,14 +218,8 @@ def make_task(cell: Cell, runner: Runner, run: str) -> Task:
     """Make the task of a cell."""
     # Compute the key here: that of a file depends on a secret of this machine.
     assert cell.key
-    return Task(
-        cell,
-        cell.code,
-        hash_files(cell),
-        run,
-        runner.backend,
-        runner.data_dir,
-    )
+    files = hash_files(cell)
+    return Task(cell, cell.code, files, run, runner.backend, runner.data_dir)
 
 
 def hash_files(cell: Cell) -> str:
@@ -359,7 +347,10 @@ def identify_code() -> tuple[str, str]:
     return pkm.__version__, subpackages_digest(*WORKER_PACKAGES)
 
 
-def check_python(workers: Mapping[str, Mapping], scheduler: str) -> None:
+def check_python(
+    workers: Mapping[str, Mapping],
+    scheduler: str,
+) -> None:
     """Refuse a cluster without workers, and workers with another Python.
 
     Parameters
@@ -395,15 +386,15 @@ def check_code(workers: Mapping[str, Any], scheduler: str) -> None:
     """
     local_code = identify_code()
     for address, code in workers.items():
+        if code == local_code:
+            continue
         if isinstance(code, BaseException):
             difference = f"cannot import pkm ({_get_first_line(code)})"
-            raise _make_code_error(scheduler, address, difference)
-        if code[0] != local_code[0]:
+        elif code[0] == local_code[0]:
+            difference = f"has pkm {code[0]} with other code than this process"
+        else:
             difference = f"has pkm {code[0]}, this process {local_code[0]}"
-            raise _make_code_error(scheduler, address, difference)
-        if code != local_code:
-            difference = f"has pkm {local_code[0]} with other code than this process"
-            raise _make_code_error(scheduler, address, difference)
+        raise _make_code_error(scheduler, address, difference)
 
 
 def _make_code_error(

@@ -64,8 +64,7 @@ class Runner:
         from pkm.experiments.fit.execute import execute
 
         started = time.perf_counter()
-        before = self.store.read_failure(cell.key).get("attempts", 0)
-        for trial in range(1, self.backend.retries + 2):
+        for _ in range(self.backend.retries + 1):
             try:
                 with self.store.mark_running(cell.key):
                     rows = execute(cell, self.data_dir, on_start)
@@ -79,9 +78,10 @@ class Runner:
                 raise
             # Any error of a method is recorded as the failure of this cell alone.
             except Exception as error:
-                self.store.write_failure(cell, error, before + trial)
-                failure = f"{type(error).__name__}: {error}"
-        return Outcome(cell.key, "failed", time.perf_counter() - started, failure)
+                outcome = self.record_failure(
+                    cell, error, time.perf_counter() - started
+                )
+        return outcome
 
     def record_exit(
         self,
@@ -94,16 +94,12 @@ class Runner:
         # The result may have been stored before the end.
         if self.store.status(cell.key) == "done":
             return Outcome(cell.key, "done", seconds)
-        if exit_code == -signal.SIGALRM:
-            limit = self.backend.find_limit(cell)
-            return self.record_failure(
-                cell,
-                TimeLimitExceeded(f"time limit of {limit:g} s reached"),
-                seconds,
-            )
-        error = WorkerDied(
+        error: Exception = WorkerDied(
             "the worker process ended without an answer (out of memory?)"
         )
+        if exit_code == -signal.SIGALRM:
+            limit = self.backend.find_limit(cell)
+            error = TimeLimitExceeded(f"time limit of {limit:g} s reached")
         return self.record_failure(cell, error, seconds)
 
     def record_failure(
@@ -112,9 +108,8 @@ class Runner:
         error: BaseException,
         seconds: float,
     ) -> Outcome:
-        """Record a failure of a cell that is no error of its method."""
-        attempts = self.store.read_failure(cell.key).get("attempts", 0)
-        self.store.write_failure(cell, error, attempts + 1)
+        """Record a failure of a cell."""
+        self.store.write_failure(cell, error)
         return Outcome(cell.key, "failed", seconds, f"{type(error).__name__}: {error}")
 
 

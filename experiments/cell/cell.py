@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, cached_property
 from glob import has_magic
 from pathlib import Path
@@ -27,7 +27,6 @@ from pkm.experiments.config.settings import (
     checked_field,
     require_params,
 )
-from pkm.scalars import is_number
 from pkm.schema import names
 
 #: Style of a method in figures: attributes of its class, keys of its file in
@@ -195,37 +194,19 @@ class Cell(Settings):
         dict
             All fields except those of `file`, `time_limit` and `style`.
         """
-        # Most cells have no account.
-        account = {} if self.account is None else {"account": self.account}
-        return {
-            **account,
-            "method": self.method,
-            "target": self.target,
-            "params": dict(self.params),
-            "dataset": self.dataset,
-            "bounds": self.bounds,
-            "preprocessing": self.preprocessing,
-            "clip": self.clip,
-            "k": int(self.k),
-            "epsilon": None if self.epsilon is None else float(self.epsilon),
-            "delta": float(self.delta) if is_number(self.delta) else self.delta,
-            "seeds": [int(seed) for seed in self.seeds],
-            "metrics": list(self.metrics),
-            "timing": self.timing,
-            "noise": self.noise,
-            "keep_centers": self.keep_centers,
-            "kind": [type(self.kind).__name__, self.kind.columns()],
-        }
+        values = {declared.name: getattr(self, declared.name) for declared in IDENTITY}
+        kind = [type(self.kind).__name__, self.kind.columns()]
+        return values | {"params": dict(self.params), "kind": kind}
 
     def planned_columns(self) -> dict[str, Any]:
         """Return the columns of its rows that are known before it is run."""
+        params = dict(self.params)
+        params.pop("variant", None)
         return {
             "method": self.method,
             "target": self.target,
             "variant": self.variant,
-            "params": {
-                name: self.params[name] for name in self.params if name != "variant"
-            },
+            "params": params,
             "dataset": self.dataset_name,
             "preprocessing": self.preprocessing,
             "k": self.k,
@@ -249,15 +230,24 @@ class Cell(Settings):
         """Path and options from which a data set called ``"file"`` is read."""
         return self.path, self.columns, self.label_column, self.decimal
 
+    @property
+    def points(self) -> tuple:
+        """All fields that determine the points, as arguments of `prepare_data`."""
+        return self.dataset, self.file, self.bounds, self.preprocessing, self.clip
+
     @cached_property
     def key(self) -> str:
         """Name of the stored result: SHA-256 (hex) over identity, code and data."""
-        parts = {
-            "cell": self.identity(),
-            "code": self.code,
-            "data": self.data,
-        }
+        parts = {"cell": self.identity(), "code": self.code, "data": self.data}
         return hashlib.sha256(to_canonical_json(parts).encode()).hexdigest()
+
+
+#: Fields of a cell that determine its result.
+IDENTITY = [
+    declared
+    for declared in fields(Cell)
+    if declared.compare and declared.name not in (*FILE_OPTIONS, "label_column")
+]
 
 
 def to_canonical_json(value: Any) -> str:

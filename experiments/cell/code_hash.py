@@ -5,10 +5,10 @@ makes no stored result stale.
 """
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Iterable
 from functools import cache
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 from pkm.methods import load_method
@@ -29,7 +29,10 @@ EXCLUDED_IMPORTS = ("pkm.datasets", "pkm.methods", "pkm.schema")
 
 
 @cache
-def code_hash(target: str, kind: str = "pkm.experiments.fit.central") -> str:
+def code_hash(
+    target: str,
+    kind: str = "pkm.experiments.fit.central",
+) -> str:
     """Hash the code that a result of `target` depends on.
 
     Parameters
@@ -103,13 +106,16 @@ def find_dependencies(
     return files
 
 
-def find_source_file(module: str, external_package: str | None = None) -> Path | None:
+def find_source_file(
+    module: str,
+    external_package: str | None = None,
+) -> Path | None:
     """Return the file of a module of the project or the external package, else None."""
     package, _, name = module.partition(".")
     # The project's root package has only the version, which changes no result.
     if package not in ("pkm", external_package) or module == "pkm":
         return None
-    spec = importlib.util.find_spec(package)
+    spec = find_spec(package)
     if spec is None or not spec.origin:
         return None
     origin = Path(spec.origin)
@@ -132,13 +138,9 @@ def list_imports(path: Path, module: str) -> tuple[str, ...]:
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     names: list[str] = []
     for statement in read_source(path).imports:
-        base = statement.base
-        if base is None:
+        if statement.base is None:
             names += statement.names
             continue
-        if statement.level:
-            parents = package.split(".")
-            parents = parents[: len(parents) - statement.level + 1]
-            base = ".".join([*parents, base] if base else parents)
+        base = resolve_name("." * statement.level + statement.base, package)
         names += [base, *(f"{base}.{name}" for name in statement.names)]
-    return tuple(dict.fromkeys(name for name in names if name))
+    return tuple(dict.fromkeys(names))

@@ -22,13 +22,10 @@ class Kind(Settings):
         Key of a sweep, and of ``pkm run``, that requests this kind.
     help : str
         Help text of the key in ``pkm run``; empty for a key of sweeps alone.
-    scopes : tuple of str
-        Scopes of its columns in `pkm.schema`.
     """
 
     key: ClassVar[str]
     help: ClassVar[str] = ""
-    scopes: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def from_sweep(cls, value: Any) -> list[Self]:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError, require_choices
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import make_consoles, make_main
+from pkm.experiments.console.console import make_consoles, make_main, show
 
 #: Terms of a new account: the key and the type of its value.
 TERMS = {
@@ -82,8 +82,7 @@ def charge_account(
         points = prepare_cell_data(cell, data_dir).points
         # Null records count in n, which is public.
         shape = points.n_records, points.shape[1]
-        run = method.planned_run(*shape, cell.seeds, purpose=purpose)
-        runs.append(run)
+        runs.append(method.planned_run(*shape, cell.seeds, purpose=purpose))
     try:
         account.charge(*runs)
     except BudgetExceeded as error:
@@ -123,9 +122,9 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     path = words[0]
     terms = read_terms(options)
     if terms:
-        of_budget = {"epsilon", "delta", "adjacency", "rho"} & terms.keys()
-        budget = Budget(**{name: terms.pop(name) for name in of_budget})
-        account = PrivacyAccountant(budget, path, **terms)
+        of_account = {"composition", "failure_delta"} & terms.keys()
+        options = {name: terms.pop(name) for name in of_account}
+        account = PrivacyAccountant(Budget(**terms), path, **options)
     else:
         account = PrivacyAccountant.open(path)
     console, _ = make_consoles()
@@ -136,8 +135,8 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
             f"epsilon={charged.budget.epsilon:g} "
             f"delta={charged.budget.delta:.3g}{flaws}"
         )
-        console.print(line, markup=False, highlight=False)
-    console.print(summarize(account), markup=False, highlight=False)
+        show(console, line)
+    show(console, summarize(account))
 
 
 def read_terms(options: Mapping[str, str]) -> dict:

@@ -18,8 +18,9 @@ from omegaconf import DictConfig
 
 from pkm.experiments.commands.composition import check_configuration, register_plugins
 from pkm.experiments.commands.explanations import explain_errors
+from pkm.experiments.commands.options import DECLARED
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.console.console import make_consoles, run_action
+from pkm.experiments.console.console import make_consoles, run_action, show
 from pkm.files import create_owner_folder, list_missing_folders, remove_empty_folders
 from pkm.names import find_nearest
 
@@ -32,41 +33,12 @@ SWEEP_SETTINGS = (
     "hydra.sweep.",
 )
 RUN_SETTINGS = ("hydra.run.",)
-#: All options of Hydra, which prints its usage at an unknown one.
-OPTIONS = (
-    "--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--resolve",
-    "--package", "-p", "--run", "-r", "--multirun", "-m", "--shell-completion", "-sc",
-    "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd",
-    "--experimental-rerun", "--info", "-i",
-)  # fmt: skip
-#: Values of the options that have few; ``--info`` needs none.
-CFG_VALUES = ("job", "hydra", "all")
-INFO_VALUES = (
-    "all",
-    "config",
-    "defaults",
-    "defaults-tree",
-    "plugins",
-    "searchpath",
-    "",
-)
-OPTION_VALUES = {
-    "--cfg": CFG_VALUES,
-    "-c": CFG_VALUES,
-    "--info": INFO_VALUES,
-    "-i": INFO_VALUES,
-}
+#: All options of Hydra, which prints its usage at an unknown one, with their values
+#: where these are few.
+OPTIONS = DECLARED["options"]
+INFO = ("--info", "-i")  # it needs no value
 #: Hydra's options that compose a configuration and run nothing.
-SHOW_OPTIONS = (
-    "--help",
-    "-h",
-    "--hydra-help",
-    "--cfg",
-    "-c",
-    "--info",
-    "-i",
-    "--version",
-)
+SHOW_OPTIONS = ("--help", "-h", "--hydra-help", "--cfg", "-c", *INFO, "--version")
 MULTIRUN = ("-m", "--multirun")
 SWEEP_FILE = "multirun.yaml"  # that Hydra writes before the first job
 BASIC_SWEEPER = ".BasicSweeper"
@@ -149,21 +121,18 @@ def complete_words(words: Sequence[str], command: str) -> list[str]:
         raise ConfigurationError(
             "method._target_ is not set: use method=package.module:Class"
         )
-    if keys & {"--info", "-i"}:
+    if keys.intersection(INFO):
         # Hydra logs its answer. Without a value, it would take the next word as one.
         return [*complete_info(words), "hydra/hydra_logging=default"]
     if keys.intersection(SHOW_OPTIONS):
         return words
     multirun = bool(keys.intersection(MULTIRUN)) or "hydra.mode=MULTIRUN" in words
-    sweep_settings = SWEEP_SETTINGS
-    if command == "run":
-        sweep_settings += ("objective=",)
+    ignored, remedy = RUN_SETTINGS, "a sweep: use hydra.sweep.dir=..."
+    if not multirun:
+        ignored, remedy = SWEEP_SETTINGS, "a single run: add -m (--multirun)"
+        ignored += ("objective=",) if command == "run" else ()
     for word in words:
-        if not multirun and word.startswith(sweep_settings):
-            remedy = "a single run: add -m (--multirun)"
-            raise ConfigurationError(f"{word} has no effect on {remedy}")
-        if multirun and word.startswith(RUN_SETTINGS):
-            remedy = "a sweep: use hydra.sweep.dir=..."
+        if word.startswith(ignored):
             raise ConfigurationError(f"{word} has no effect on {remedy}")
     if SLURM in words and shutil.which("srun") is None:
         raise ConfigurationError(
@@ -189,9 +158,7 @@ def complete_info(words: Sequence[str]) -> list[str]:
     (['--info=all', 'k=3'], ['--info', 'config'])
     """
     return [
-        "--info=all"
-        if word in ("--info", "-i") and value not in INFO_VALUES[:-1]
-        else word
+        "--info=all" if word in INFO and value not in OPTIONS[word] else word
         for word, value in itertools.pairwise([*words, ""])
     ]
 
@@ -216,9 +183,7 @@ def expand_submitit(words: Sequence[str]) -> list[str]:
     """
     words = [word for word in words if word != SUBMITIT]
     keys = {word.partition("=")[0] for word in words}
-    if keys.intersection(SHOW_OPTIONS) or any(
-        word in READ_ONLY_VERBS for word in words
-    ):
+    if keys.intersection(SHOW_OPTIONS) or set(words) & set(READ_ONLY_VERBS):
         return words
     for word in words:
         is_other = not word.startswith(SUBMITIT_LAUNCHER)
@@ -253,17 +218,12 @@ def check_options(words: Sequence[str], command: str) -> None:
             raise ConfigurationError(
                 f"{option} is no option of pkm {command}; {advice}"
             )
-        if option not in OPTION_VALUES:
-            continue
+        known = OPTIONS.get(option)
         if not is_assigned:
             value = "" if "=" in following or following.startswith("-") else following
-        known = OPTION_VALUES[option]
-        if value not in known:
-            advice = suggest(
-                value,
-                known,
-                f"give one of {', '.join(filter(None, known))}",
-            )
+        is_left_out = option in INFO and not value
+        if known and value not in known and not is_left_out:
+            advice = suggest(value, known, f"give one of {', '.join(known)}")
             raise ConfigurationError(f"{value!r} is no value of {option}; {advice}")
 
 
@@ -298,7 +258,10 @@ def resume_garbage_collection() -> None:
 
 
 @contextmanager
-def replace_arguments(command: str, words: Sequence[str]) -> Iterator[None]:
+def replace_arguments(
+    command: str,
+    words: Sequence[str],
+) -> Iterator[None]:
     """Let Hydra see words as the process's arguments, and raise errors."""
     # Hydra completes the command line of this program, of which it knows no verbs.
     program = "pkm" if "-sc" in words else f"pkm {command}"
@@ -374,4 +337,4 @@ class SweepStart(Callback):
         for folder in (Path(config.results), sweep_folder):
             create_owner_folder(folder)
         if not config.hydra.sweeper._target_.endswith(BASIC_SWEEPER):
-            make_consoles()[1].print(TUNING_WARNING, style="yellow")
+            show(make_consoles()[1], TUNING_WARNING, "yellow")

@@ -24,10 +24,9 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     stored = store.keys()
     if not words:
         centers = extract_centers(store.read_all([*FIT_COLUMNS, "centers"]))
-        cells = centers.groupby(FIT_COLUMNS[:-1], sort=False, dropna=False)[
-            "seed"
-        ].nunique()
-        print(cells.reset_index(name="seeds").to_string(index=False))
+        cells = centers.groupby(FIT_COLUMNS[:-1], sort=False, dropna=False)
+        counts = cells["seed"].nunique().reset_index(name="seeds")
+        print(counts.to_string(index=False))
         return
     keys = [key for word in words for key in stored if key.startswith(word)]
     rule = "the key of one stored cell, or its beginning (pkm centers lists them)"

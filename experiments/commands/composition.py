@@ -51,7 +51,10 @@ def register_plugins() -> None:
         store.store(name=command, node=schema, provider="pkm")
 
 
-def load_config(overrides: Sequence[str], command: str = "reproduce") -> DictConfig:
+def load_config(
+    overrides: Sequence[str],
+    command: str = "reproduce",
+) -> DictConfig:
     """Compose the configuration of a command outside of Hydra's applications.
 
     Parameters

@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pkm.experiments.commands.sync import load_configuration
-from pkm.experiments.console.console import make_consoles, make_parser, run_action
+from pkm.experiments.console.console import (
+    make_consoles,
+    make_parser,
+    run_action,
+    show,
+)
 from pkm.experiments.mlflow.dashboard import serve
 from pkm.experiments.store.store import Store
 
@@ -24,7 +29,7 @@ def run(overrides: Sequence[str], port: int) -> None:
     console, _ = make_consoles()
 
     def announce(address: str) -> None:
-        console.print(f"MLflow: {address} (Ctrl-C ends it)", soft_wrap=True)
+        show(console, f"MLflow: {address} (Ctrl-C ends it)")
 
     log = Path(config.results) / LOG
     try:

@@ -54,24 +54,17 @@ def explain(error: Exception, command: str) -> str:
         return explain_unreadable(error.override)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.partition("/")
-        return (
-            explain_unknown_choice(group, name, error.options or ())
-            if group in GROUPS
-            else clean_message(error)
-        )
+        if group in GROUPS:
+            return explain_unknown_choice(group, name, error.options or ())
+        return clean_message(error)
     cause = error.__cause__
     if isinstance(cause, ValidationError):
         return explain_wrong_type(cause)
-    if (
-        isinstance(cause, OmegaConfBaseException)
-        and cause.full_key
-        and cause.parent_node
-    ):
+    is_config_error = isinstance(cause, OmegaConfBaseException)
+    if is_config_error and cause.full_key and cause.parent_node:
+        key = cause.full_key
         known = [str(name) for name in cause.parent_node if name != "hydra"]
-        return explain_unknown_key(cause.full_key, known) + hint_at_other_command(
-            cause.full_key,
-            command,
-        )
+        return explain_unknown_key(key, known) + hint_at_other_command(key, command)
     listed = re.match("Ambiguous value for argument '(.*)'", str(error))
     if listed:
         key, _, values = listed[1].partition("=")
@@ -80,11 +73,9 @@ def explain(error: Exception, command: str) -> str:
         return f"{listed[1]} lists values: {a_list}add -m to sweep over them"
     group = re.match("Could not override '([^'@]+)", str(error))
     if group and group[1] in GROUPS:
-        return f"{group[1]} is no group of `pkm {command}`" + hint_at_other_command(
-            group[1],
-            command,
-        )
-    return clean_message(cause if isinstance(cause, OmegaConfBaseException) else error)
+        hint = hint_at_other_command(group[1], command)
+        return f"{group[1]} is no group of `pkm {command}`{hint}"
+    return clean_message(cause if is_config_error else error)
 
 
 def explain_unreadable(override: str) -> str:
@@ -110,16 +101,15 @@ def explain_unknown_choice(
     known: Sequence[str],
 ) -> str:
     """Say that a group has no such choice, or how a file is given as a data set."""
-    if group == "dataset" and name.lower().endswith(SUFFIXES):
-        return (
-            f"dataset={name!r} is unknown. A file is given so: dataset=file path={name}"
-        )
     if group == "backend":
         known = [*known, "submitit"]
-    # Families have more data sets than Hydra lists.
-    return explain_unknown(
-        group, name, datasets.names() if group == "dataset" else known
-    )
+    if group == "dataset":
+        if name.lower().endswith(SUFFIXES):
+            given = f"dataset=file path={name}"
+            return f"dataset={name!r} is unknown. A file is given so: {given}"
+        # Families have more data sets than Hydra lists.
+        known = datasets.names()
+    return explain_unknown(group, name, known)
 
 
 def explain_wrong_type(error: ValidationError) -> str:

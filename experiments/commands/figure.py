@@ -70,9 +70,8 @@ def figure(
     plot.style_path(style)
     rows = results
     if not isinstance(rows, pd.DataFrame):
-        rows = read_rows(
-            {"paper": spec.paper, "profile": profile, "results": f"{rows}"}
-        )
+        keys = {"paper": spec.paper, "profile": profile, "results": f"{results}"}
+        rows = read_rows(keys)
     result = draw(Study(rows), spec.in_style(style)) if len(rows) else None
     if result is None or result.drawing is None:
         raise ValueError(
@@ -111,14 +110,14 @@ def run(words: Sequence[str], options: dict[str, str]) -> None:
     papers = papers_with_claims() if name == ALL_PAPERS else [name]
     out.mkdir(parents=True, exist_ok=True)
     for paper in papers:
-        specs = [spec for spec in read_figures(paper) if spec.in_paper or spec.on_page]
         rows = read_rows(options | {"paper": paper})
         if rows.empty:
             print(f"{paper}: no stored rows")
             continue
         study = Study(rows)
-        for spec in specs:
-            _write(study, spec, style if spec.in_paper else "bench", out)
+        for spec in read_figures(paper):
+            if spec.in_paper or spec.on_page:
+                _write(study, spec, style if spec.in_paper else "bench", out)
 
 
 def _file_name(spec: FigureSpec) -> str:

@@ -54,10 +54,11 @@ def launch(
         compose_job(context, config, overrides, number)
         for number, overrides in enumerate(job_overrides, first)
     ]
-    objectives = run(
-        [check_configuration(drop_hydra_settings(job), "run") for job in jobs],
-        make_consoles()[0],
-    )
+    configs = []
+    for job in jobs:
+        settings = [name for name in job if name != "hydra"]
+        configs.append(check_configuration(OmegaConf.masked_copy(job, settings), "run"))
+    objectives = run(configs, make_consoles()[0])
     return [
         run_job(
             hydra_context=context,
@@ -82,11 +83,6 @@ def compose_job(
         job.hydra.job.id = f"{job.hydra.job.name}_{number}"
         job.hydra.job.num = number
     return job
-
-
-def drop_hydra_settings(job: DictConfig) -> DictConfig:
-    """Return a copy of a job's configuration without Hydra's settings."""
-    return OmegaConf.masked_copy(job, [name for name in job if name != "hydra"])
 
 
 def make_task(objective: float | None) -> TaskFunction:

@@ -1,8 +1,6 @@
 """Reproduce a paper: run what is missing and write the report: ``pkm reproduce``."""
 
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import cast
 
 import hydra
@@ -14,11 +12,12 @@ from pkm.experiments.commands.application import (
     resume_garbage_collection,
     run_task,
 )
-from pkm.experiments.commands.options import VERBS
 from pkm.experiments.config.errors import ConfigurationError, explain_unknown
 from pkm.experiments.config.groups import ALL_PAPERS, choices, read_entry
-from pkm.experiments.console.console import CellsFailed, format_duration, make_consoles
+from pkm.experiments.console.console import CellsFailed, make_consoles
 from pkm.experiments.plan.sweep import check_paper
+
+VERBS = ("plan", "run", "status", "retry", "report")
 
 
 @hydra.main(config_path=None, config_name="reproduce", version_base="1.3")
@@ -45,48 +44,14 @@ def run_job(config: DictConfig) -> None:
         If a report is requested, and figures or claims of a paper are malformed.
     """
     # Imported here: it takes seconds, which a help text or a refusal need not.
-    from pkm.experiments.plan.plan import warn_seeded_noise
-    from pkm.experiments.reports.reproduction import (
-        check_reports,
-        estimate_absent,
-        make_requests,
-        make_summary_table,
-        order_by_cost,
-        reproduce,
-        run_cheapest,
-    )
+    from pkm.experiments.reports.reproduction import make_requests, reproduce_papers
 
-    started = time.perf_counter()
-    console, _ = make_consoles()
     if config.verb not in (None, *VERBS):
         raise ConfigurationError(explain_unknown("verb", config.verb, VERBS))
-    papers = read_papers(config)
-    requests = make_requests(papers, config, console)
+    console, _ = make_consoles()
+    requests = make_requests(read_papers(config), config, console)
     resume_garbage_collection()
-    if config.verb in (None, "run", "retry"):
-        cells = [cell for request in requests for cell in request.selection.cells]
-        warn_seeded_noise(cells, console)
-    if len(requests) > 1:
-        costs = estimate_absent(requests, config)
-        requests = order_by_cost(requests, costs, config.backend.jobs)
-        if config.verb in (None, "run"):
-            run_cheapest(requests, costs, config, console)
-    if config.verb in (None, "report"):
-        check_reports(requests)
-    codes = []
-    for number, request in enumerate(requests, 1):
-        if len(papers) > 1:
-            name = request.paper["name"]
-            console.print(f"paper {number} of {len(papers)}: {name}", style="bold")
-        codes.append(reproduce(request, config, console))
-    index_page = Path(config.results) / "reports" / "index.html"
-    if config.verb in (None, "report") and index_page.is_file():
-        names = [request.plan.paper for request in requests]
-        console.print(make_summary_table(index_page.parent, names, config.profile.name))
-        seconds = format_duration(time.perf_counter() - started)
-        line = f"all reports, after {seconds}: {index_page.resolve()}"
-        console.print(line, soft_wrap=True)
-    if any(codes):
+    if reproduce_papers(requests, config, console):
         raise CellsFailed("cells failed")
 
 
@@ -108,7 +73,7 @@ def read_papers(config: DictConfig) -> list[dict]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command line; `ReproduceOptions` says what it takes.
+    """Run the command line; ``options.yaml`` says what it takes.
 
     Parameters
     ----------

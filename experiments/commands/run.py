@@ -44,7 +44,7 @@ def run_job(config: DictConfig) -> float:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command line; `RunOptions` says what it takes.
+    """Run the command line; ``options.yaml`` says what it takes.
 
     Parameters
     ----------

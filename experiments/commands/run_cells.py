@@ -20,6 +20,7 @@ from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.groups import choices, fill_defaults
 from pkm.experiments.config.settings import one_of, require, to_list
+from pkm.experiments.console.console import show
 from pkm.experiments.plan.entries import FILE_KEYS
 from pkm.experiments.plan.estimate import estimate_costs
 from pkm.experiments.plan.feasibility import find_dataset_info
@@ -38,7 +39,9 @@ SHARED_KEYS = ("results", "jobs", "scheduler", "data", "backend", "tracking", "a
 
 
 def run(
-    configs: Sequence[DictConfig], console: Console, title: str | None = None
+    configs: Sequence[DictConfig],
+    console: Console,
+    title: str | None = None,
 ) -> list[float | None]:
     """Run the cells of all jobs as one batch, and print their table.
 
@@ -75,16 +78,15 @@ def run(
     store = Store(settings.results)
     backend = check_backend(Backend(**settings.backend))
     with store.made_unless_refused():
-        for line in describe_reading(plan):
-            console.print(line, markup=False)
+        files = dict.fromkeys(cell.file for cell in plan.cells if cell.dataset == FILE)
+        for file in files:
+            show(console, f"{file[0]}: {find_dataset_info(FILE, *file).summary}")
         # Cells that are not stored yet are run.
         stored = store.filter_readable([cell.key for cell in plan.cells])
         to_run = [cell for cell in plan.cells if cell.key not in stored]
-        if settings.account is not None:
-            charged = charge_account(
-                settings.account, plan.cells, stored, settings.data
-            )
-            console.print(charged, markup=False)
+        account = settings.account
+        if account is not None:
+            show(console, charge_account(account, plan.cells, stored, settings.data))
 
     costs = estimate_costs(to_run, store, backend)
     resume_garbage_collection()
@@ -105,11 +107,11 @@ def run(
         # One call: jobs of other processes print at the same time.
         console.print(table if title is None else Group(Text(title), table))
         for line in (*list_clipping_warnings(rows), *list_privacy_warnings(rows)):
-            console.print(line, style="yellow", markup=False)
+            show(console, line, "yellow")
     warn_seeded_noise(plan.cells, console)
     for gap in plan.list_missing(store).itertuples():
         line = f"{gap.method} · {gap.dataset}: {gap.reason}"
-        console.print(line, style="red", markup=False)
+        show(console, line, "red")
     console.print(
         f"{len(stored)} cells were stored already, {len(to_run)} were run; "
         f"results in {store.root}"
@@ -122,15 +124,6 @@ def run(
     return [
         average_objective(plan, rows, metric)
         for plan, metric in zip(plans, metrics, strict=True)
-    ]
-
-
-def describe_reading(plan: Plan) -> list[str]:
-    """Describe how the files of a plan were read."""
-    files = [(FILE, *cell.file) for cell in plan.cells if cell.dataset == FILE]
-    return [
-        f"{file[1]}: {find_dataset_info(*file).summary}"
-        for file in dict.fromkeys(files)
     ]
 
 
@@ -184,8 +177,8 @@ def make_job_plan(config: DictConfig) -> Plan:
     sweep["methods"] = [fill_defaults(values["method"])]
     for key in RUN_KINDS:
         options = values[key].items()
-        sweep[key] = {name: value for name, value in options if value is not None}
-        sweep[key] = sweep[key] or None
+        given = {name: value for name, value in options if value is not None}
+        sweep[key] = given or None
     paper = {"name": "run", "sweeps": {"run": sweep}}
     profile = {"name": "run", "seeds": values["seeds"]}
     try:
@@ -202,7 +195,10 @@ def make_job_plan(config: DictConfig) -> Plan:
     return replace(plan, entries=tuple(entries))
 
 
-def make_result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
+def make_result_table(
+    rows: pd.DataFrame,
+    metrics: Sequence[str],
+) -> Table:
     """Make a table of means over seeds, one line per cell.
 
     Parameters
@@ -222,13 +218,9 @@ def make_result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     """
     by = ["cell", "dataset"]
     cells = rows.groupby(by, sort=False)
-    first_rows = rows.drop_duplicates(by)
+    first_rows = cells.head(1)
     first = first_rows.set_index(by)
-    varying = (
-        varying_settings(rows)
-        .loc[first_rows.index]
-        .drop(columns="variant", errors="ignore")
-    )
+    shown_otherwise = ["variant"]
     spent = cells["epsilon_spent"].max()
     centers = cells["n_centers"].mean()
     milliseconds = 1000 * cells["fit_seconds"].mean()
@@ -240,7 +232,8 @@ def make_result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
             "latency (ms)": first["latency_ms"],
             "ms per iteration": cells["iteration_ms"].mean(),
         }
-        varying = varying.drop(columns=["clients", "latency_ms"], errors="ignore")
+        shown_otherwise += ["clients", "latency_ms"]
+    varying = varying_settings(rows).drop(columns=shown_otherwise, errors="ignore")
     columns = {
         "method": first["method"],
         "variant": first["variant"] if any(first["variant"]) else None,
@@ -248,7 +241,7 @@ def make_result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         "k": first["k"],
         "ε": first["epsilon"],
         "ε spent": spent if differs(spent, first["epsilon"]) else None,
-        **varying,
+        **varying.loc[first_rows.index],
         "seeds": cells.size(),
         **{metric: cells[metric].apply(format_mean) for metric in metrics},
         "centers": centers if differs(centers, first["k"]) else None,

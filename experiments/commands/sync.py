@@ -8,24 +8,21 @@ All keys of `pkm reproduce` that say where results and MLflow are can be given.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig
 
 from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import make_consoles, make_main
+from pkm.experiments.console.console import make_consoles, make_main, show
 from pkm.experiments.mlflow.tracking import summarize, sync
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
-
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
 
 #: Keys of `pkm reproduce` that say what is run and how.
 RUN_KEYS = ("verb", "sweeps", "jobs", "scheduler", "backend", "fetch")
 
 
-def load_configuration(verb: str, overrides: Sequence[str]) -> "DictConfig":
+def load_configuration(verb: str, overrides: Sequence[str]) -> DictConfig:
     """Load the configuration of a verb that shows stored results and runs nothing.
 
     Raises
@@ -67,7 +64,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
         cells=cells == "yes",
     )
     line = f"{summarize(counts)} ({config.tracking.uri})"
-    make_consoles()[0].print(line, soft_wrap=True)
+    show(make_consoles()[0], line)
 
 
 main = make_main("sync", __doc__, "key=value", (), run)

@@ -36,9 +36,8 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     target = find_target(name)
     overrides = [f"{key}={value}" for key, value in options.items()]
     # Nothing is written to MLflow.
-    config = load_config(
-        [*overrides, f"paper={name.partition('/')[0]}", "tracking=none"]
-    )
+    paper = f"paper={name.partition('/')[0]}"
+    config = load_config([*overrides, paper, "tracking=none"])
     plan = make_plan(config.paper, config.profile, data_dir=config.data)
     store = Store(config.results)
     rows = plan.read_rows(store)
@@ -56,14 +55,11 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     keys = [cell.key for cell in cells]
     print(f"{name} ({profile}): {len(cells)} cells are run again")
     backend = check_backend(Backend(**config.backend))
+    console, _ = make_consoles()
     with tempfile.TemporaryDirectory() as folder:
         again = Store(folder)
         outcomes = run_cells(
-            cells,
-            again,
-            backend,
-            data_dir=config.data,
-            console=make_consoles()[0],
+            cells, again, backend, data_dir=config.data, console=console
         )
         compared = compare_values(read_values(store, keys), read_values(again, keys))
         fresh = plan.read_rows(again)

@@ -42,20 +42,15 @@ class ConfSource(ConfigSource):
         """List the groups, or the choices of a group."""
         if config_path == "":
             return [] if results_filter == ObjectType.CONFIG else sorted(GROUPS)
-        if config_path not in GROUPS or results_filter == ObjectType.GROUP:
-            return []
-        return choices(config_path)
+        is_group = config_path in GROUPS and results_filter != ObjectType.GROUP
+        return choices(config_path) if is_group else []
 
     def load_config(self, config_path: str) -> ConfigResult:
         """Read a choice of a group."""
         group, _, name = config_path.partition("/")
         config = OmegaConf.create(read_entry(group, name))
-        return ConfigResult(
-            self.provider,
-            self.full_path(),
-            config,
-            header={"package": None},
-        )
+        header: dict[str, str | None] = {"package": None}
+        return ConfigResult(self.provider, self.full_path(), config, header)
 
 
 class ConfSearchPath(SearchPathPlugin):

@@ -17,7 +17,11 @@ class ConfigurationError(ValueError):
     """A configuration requests what does not exist or is not allowed."""
 
 
-def explain_unknown(kind: str, name: Any, known: Sequence[str]) -> str:
+def explain_unknown(
+    kind: str,
+    name: Any,
+    known: Sequence[str],
+) -> str:
     """Say that a name is unknown, suggest one, and list the known ones.
 
     Examples

@@ -1,6 +1,7 @@
 """Choices of Hydra's groups: the catalogue, data sets, defaults of classes."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pkm import catalogue, datasets
@@ -41,11 +42,8 @@ def is_choice(group: str, name: str) -> bool:
     if name in catalogue.current().choices(group):
         return True
     if group == "dataset":
-        try:
-            resolve(name)
-        except ValueError:
-            return False
-        return True
+        with suppress(ValueError):
+            return bool(resolve(name))
     return (group, name) == ("paper", ALL_PAPERS) or (group == "method" and ":" in name)
 
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pkm.experiments.config.errors import require_choices
 from pkm.scalars import is_integer, is_number, is_positive
@@ -75,23 +75,17 @@ FLAG = Rule(lambda value: isinstance(value, bool), "true or false")
 TEXT = Rule(lambda value: isinstance(value, str) and value != "", "a text")
 PATH = Rule(lambda value: value is None or isinstance(value, str), "a text, or null")
 NOISE = one_of("secure", "seeded")
-TIME_LIMIT = Rule(
-    lambda value: value is None or is_positive(value),
-    "a number of seconds above 0, or null",
-)
 EPSILON = Rule(
     lambda value: value is None or is_positive(value),
     "a finite number above 0",
 )
+TIME_LIMIT = Rule(EPSILON.holds, "a number of seconds above 0, or null")
 #: Larger ones are refused by all methods.
 DELTA = Rule(
     lambda value: value in (None, "auto") or (is_number(value) and 0 < value < 0.5),
     'a number in (0, 0.5) or "auto"',
 )
-SEEDS = Rule(
-    are_seeds,
-    "at least one whole number, none negative, none twice",
-)
+SEEDS = Rule(are_seeds, "at least one whole number, none negative, none twice")
 METRICS = Rule(lambda value: len(value) >= 1, "at least one metric")
 PARAMETER = Rule(
     is_parameter,
@@ -140,7 +134,8 @@ class Settings:
             if "rule" in declared.metadata:
                 declared.metadata["rule"].require(declared.name, value)
             # 25 and 25.0 are the same setting.
-            if declared.type is float:
+            is_float = float in (declared.type, *get_args(declared.type))
+            if is_float and is_number(value):
                 object.__setattr__(self, declared.name, float(value))
 
 

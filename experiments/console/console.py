@@ -31,6 +31,11 @@ def make_consoles() -> tuple["Console", "Console"]:
     return Console(width=width), Console(width=width, stderr=True, soft_wrap=True)
 
 
+def show(console: "Console", line: str, style: str = "") -> None:
+    """Print a line as it is: it has no markup, and is not broken."""
+    console.print(line, style=style, markup=False, soft_wrap=True)
+
+
 def make_parser(verb: str, description: str | None) -> Parser:
     """Make the parser of a verb of ``pkm``."""
     return Parser(
@@ -123,7 +128,10 @@ def run_action(action: Callable[[], Any]) -> int:
         make_consoles()[1].print(INTERRUPTED_MESSAGE)
         return 130
     make_consoles()[1].print(
-        f"error: {refusal}", style="red", markup=False, highlight=False
+        f"error: {refusal}",
+        style="red",
+        markup=False,
+        highlight=False,
     )
     return 2
 

@@ -72,7 +72,11 @@ class Central(Kind):
             shape = data.points.n_records, data.points.shape[1]
             schedule = method.planned_run(*shape, resolved.seeds).schedule
         fits = fit_seeds(
-            method, data, resolved.seeds, one_by_one=cell.timing, schedule=schedule
+            method,
+            data,
+            resolved.seeds,
+            one_by_one=cell.timing,
+            schedule=schedule,
         )
         return fits, {}
 
@@ -107,8 +111,7 @@ def fit_seeds(
     if one_by_one:
         fit_batch(seeds=seeds[:1])
     fits = []
-    batches = [(seed,) for seed in seeds] if one_by_one else [seeds]
-    for batch in batches:
+    for batch in [(seed,) for seed in seeds] if one_by_one else [seeds]:
         if one_by_one:
             data.method_points.cache.clear()
         with timer() as elapsed:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.cluster import KMeans
 
 from pkm.compute import SCALE, Points
@@ -94,18 +95,13 @@ class ClientData:
 
 def split_data(resolved: ResolvedCell, kind: Any) -> ClientData:
     """Split a cell's points over its clients, and find their best known clustering."""
-    cell, data = resolved.cell, resolved.data
     clients = assign_clients(resolved, kind)
     ids = [np.flatnonzero(clients == client) for client in range(clients.max() + 1)]
-    grid = data.points.rows.astype(np.int64)
+    grid = resolved.data.points.rows.astype(np.int64)
     client_points = [Points.from_grid(grid[positions]) for positions in ids]
-    return ClientData(
-        grid,
-        ids,
-        client_points,
-        points=np.concatenate([held.rows for held in client_points]) / SCALE,
-        best=fit_best_k_means(data.points, cell.k, OPTIMUM_STARTS),
-    )
+    points = np.concatenate([held.rows for held in client_points]) / SCALE
+    best = fit_best_k_means(resolved.data.points, resolved.cell.k, OPTIMUM_STARTS)
+    return ClientData(grid, ids, client_points, points, best)
 
 
 def fit_seeds(resolved: ResolvedCell, kind: Any) -> FitResults:
@@ -157,10 +153,9 @@ def fit_seeds(resolved: ResolvedCell, kind: Any) -> FitResults:
             columns |= compute_losses(cost, centers, data)
         records.append(columns)
         released = snap_centers(centers * SCALE)[None]
-        n_centers = np.array([len(centers)])
-        run = Run(released, 1, None, (seed,), n_centers)
+        run = Run(released, 1, None, (seed,), np.array([len(centers)]))
         fits.append((run, elapsed))
-    return fits, {name: [record[name] for record in records] for name in records[0]}
+    return fits, pd.DataFrame(records).to_dict("list")
 
 
 def fit(
@@ -206,7 +201,10 @@ def fit_best_k_means(points: Points, k: int, starts: int) -> Any:
     return points.cached(f"best {k}-means of {starts}", (), partial(model.fit, rows))
 
 
-def measure_sparse_aggregation(model: FederatedModel, k: int) -> dict[str, float]:
+def measure_sparse_aggregation(
+    model: FederatedModel,
+    k: int,
+) -> dict[str, float]:
     """Measure the cost of sending the clients' messages by sparse aggregation.
 
     Raises

@@ -18,7 +18,6 @@ class Coreset(Kind):
     """Coresets in place of centers; their costs are compared with the points'."""
 
     key = "coreset"
-    scopes = ("coreset",)
 
     @classmethod
     def from_sweep(cls, value: Any) -> list[Self]:
@@ -60,11 +59,9 @@ class Coreset(Kind):
         from pkm.privacy import snap_centers
 
         cell, method, data = resolved.cell, resolved.method, resolved.data
-        n_points = data.points.shape[0]
         is_local = method.claim.trust == "local"
-        additive = (local_additive_error if is_local else central_additive_error)(
-            n_points, cell.k
-        )
+        bound_error = local_additive_error if is_local else central_additive_error
+        additive = bound_error(data.points.shape[0], cell.k)
         sets = center_sets(data.points, cell.k)
         costs = compute_costs(data.points, sets)
 
@@ -74,10 +71,8 @@ class Coreset(Kind):
         for seed in resolved.seeds:
             with timer() as elapsed:
                 coreset = draw(data.points, seed)
-            estimates = np.array(
-                [coreset.cost_estimate(centers / SCALE) for centers in sets]
-            )
-            ratios.append(largest_cost_ratio(costs, estimates, additive))
+            estimates = [coreset.cost_estimate(centers / SCALE) for centers in sets]
+            ratios.append(largest_cost_ratio(costs, np.array(estimates), additive))
             centers = snap_centers(coreset.points * SCALE)[None]
             n_centers = np.array([len(coreset.points)])
             fits.append((Run(centers, 1, coreset.ledger, (seed,), n_centers), elapsed))

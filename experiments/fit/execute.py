@@ -78,10 +78,8 @@ def execute(
                 labels_true=resolved.data.labels,
                 n_centers=n_centers,
             )
-    measured |= {
-        "compile_seconds": sum(compilations),
-        "peak_memory_mb": peak.mebibytes,
-    }
+    measured["compile_seconds"] = sum(compilations)
+    measured["peak_memory_mb"] = peak.mebibytes
     return make_rows(resolved, fits, values, metric_time, measured, centers)
 
 
@@ -97,10 +95,9 @@ def stack_centers(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
         How many each replicate released.
     """
     n_centers = np.concatenate([run.n_centers for run in runs])
-    k = max(run.centers.shape[1] for run in runs)
-    blocks = []
-    for run in runs:
-        n_missing = k - run.centers.shape[1]
-        filling = np.repeat(run.centers[:, :1], n_missing, axis=1)
-        blocks.append(np.concatenate([run.centers, filling], axis=1))
+    columns = np.arange(max(run.centers.shape[1] for run in runs))
+    blocks = [
+        run.centers[:, np.where(columns < run.centers.shape[1], columns, 0)]
+        for run in runs
+    ]
     return np.concatenate(blocks), n_centers

@@ -60,7 +60,6 @@ class Federation(Kind):
         "Parties of a protocol; any value given makes a run one. "
         "One value or a list each."
     )
-    scopes = ("federation",)
 
     clients: int = checked_field(2, at_least(1))
     latency_ms: float = checked_field(0.0, LATENCY)

@@ -11,6 +11,7 @@ import numpy as np
 from pkm import datasets
 from pkm.compute import Points, middle_and_half_width
 from pkm.compute.storage.grid_file import is_grid_file, open_grid
+from pkm.datasets.dataset import shared_range
 from pkm.experiments.cell.cell import FILE_OPTIONS, Cell
 from pkm.experiments.config.method_parameters import (
     RESERVED_PARAMETERS,
@@ -70,9 +71,8 @@ class PreparedData:
     @property
     def half_width(self) -> float:
         """Half the range in raw units where all columns share one, else NaN."""
-        lower, upper = self.domain
-        shared = np.all(lower == lower[0]) and np.all(upper == upper[0])
-        return float(upper[0] / 2 - lower[0] / 2) if shared else math.nan
+        lower, upper = shared_range(self.domain) or (math.nan, math.nan)
+        return upper / 2 - lower / 2
 
 
 #: Drawn seeds are exact in float64: readers of JSON and CSV often use it.
@@ -144,17 +144,13 @@ def uses_secure_noise(cell: Cell, method: Any) -> bool:
     return cell.noise == "secure" and method.claim.private
 
 
-def prepare_cell_data(cell: Cell, data_dir: str | None) -> PreparedData:
+def prepare_cell_data(
+    cell: Cell,
+    data_dir: str | None,
+) -> PreparedData:
     """Prepare the data set of a cell; see `prepare_data`."""
-    return prepare_data(
-        cell.dataset,
-        cell.file,
-        cell.bounds,
-        cell.preprocessing,
-        cell.clip,
-        data_dir,
-        getattr(cell.kind, "bounds_factor", 1.0),
-    )
+    bounds_factor = getattr(cell.kind, "bounds_factor", 1.0)
+    return prepare_data(*cell.points, data_dir, bounds_factor)
 
 
 @lru_cache(maxsize=2)
@@ -165,7 +161,7 @@ def prepare_data(
     preprocessing: str,
     clip: bool,
     data_dir: str | None,
-    bounds_factor: float = 1.0,
+    bounds_factor: float,
 ) -> PreparedData:
     """Load a data set, scale it and snap it to the grid; the last two are cached.
 
@@ -175,7 +171,7 @@ def prepare_data(
         As in `Cell`.
     data_dir : str or None
         Folder with the original files.
-    bounds_factor : float, default=1
+    bounds_factor : float
         As in `Central`.
 
     Returns

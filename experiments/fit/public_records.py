@@ -48,12 +48,8 @@ def choose_public(rows: np.ndarray, kind: str) -> np.ndarray:
         column = rows[:, rows.var(axis=0).argmax()]
         weights[column > np.median(column)] = SHIFT_ODDS
     generator = np.random.default_rng(SELECTION_SEED)
-    indices = generator.choice(
-        n,
-        round(PUBLIC_SHARE * n),
-        replace=False,
-        p=weights / weights.sum(),
-    )
+    odds = weights / weights.sum()
+    indices = generator.choice(n, round(PUBLIC_SHARE * n), replace=False, p=odds)
     is_public = np.zeros(n, bool)
     is_public[indices] = True
     return is_public
@@ -78,16 +74,13 @@ def separate_public(
     """
     method_points = prepared.method_points
     is_public = choose_public(method_points.rows.astype(np.float64), kind)
+    remainders = method_points.remainders
     rest = replace(
         method_points,
         rows=method_points.rows[~is_public],
         squared_norms=method_points.squared_norms[~is_public],
-        remainders=None
-        if method_points.remainders is None
-        else method_points.remainders[~is_public],
+        remainders=None if remainders is None else remainders[~is_public],
     )
     middle, half_width = middle_and_half_width(*prepared.method_domain)
-    public = (
-        method_points.rows[is_public].astype(np.float64) / SCALE * half_width + middle
-    )
-    return replace(prepared, method_points=rest), public
+    public = method_points.rows[is_public].astype(np.float64) / SCALE
+    return replace(prepared, method_points=rest), public * half_width + middle

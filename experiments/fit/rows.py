@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.arrow import make_nested
-from pkm.compute import SCALE, Points
+from pkm.compute import SCALE
 from pkm.experiments.cell.cell import STYLE, Cell
 from pkm.experiments.fit.inputs import PreparedData, ResolvedCell
 from pkm.experiments.fit.timing import Timing
@@ -55,7 +55,9 @@ def make_rows(
     """
     cell, data = resolved.cell, resolved.data
     replicates = len(cell.seeds)
-    sizes = reference_sizes(cell, data.points)
+    sizes = []
+    if set(cell.metrics) & set(REFERENCE_METRICS):
+        sizes = [len(centers) for centers in reference_set(data.points).centers]
     n_centers = np.concatenate([run.n_centers for run, _ in fits])
     columns = {
         **cell_columns(cell, data),
@@ -68,7 +70,10 @@ def make_rows(
         **measured,
         "metric_seconds": metric_time.wall / replicates,
         "metric_cpu_seconds": metric_time.cpu / replicates,
-        **provenance_columns(cell),
+        "code": cell.code,
+        "data": cell.data,
+        "host": platform.node(),
+        "versions": list_versions(),
     }
     if cell.keep_centers:
         kept = to_raw_units(centers, n_centers, data.domain)
@@ -144,9 +149,8 @@ def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, Any]:
             "fit_cpu_seconds": elapsed.cpu / replicates,
         }
         rows += [row] * replicates
-    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
-    columns["charges"] = make_nested("charges", columns["charges"])
-    return columns
+    columns = pd.DataFrame(rows).to_dict("list")
+    return columns | {"charges": make_nested("charges", columns["charges"])}
 
 
 def ledger_columns(run: Run) -> dict[str, Any]:
@@ -173,23 +177,6 @@ def to_raw_units(
     raw = lower + (centers / SCALE + 1) / 2 * (upper - lower)
     pairs = zip(raw, n_centers, strict=True)
     return [replicate[:count].tolist() for replicate, count in pairs]
-
-
-def reference_sizes(cell: Cell, points: Points) -> list[int]:
-    """Return the sizes of the reference clusterings that metrics of the cell need."""
-    if not set(cell.metrics) & set(REFERENCE_METRICS):
-        return []
-    return [len(centers) for centers in reference_set(points).centers]
-
-
-def provenance_columns(cell: Cell) -> dict[str, str]:
-    """Return the code, the data, the machine and the versions of a cell's run."""
-    return {
-        "code": cell.code,
-        "data": cell.data,
-        "host": platform.node(),
-        "versions": list_versions(),
-    }
 
 
 @lru_cache(maxsize=1)

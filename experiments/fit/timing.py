@@ -44,7 +44,11 @@ def peak_memory() -> Iterator[PeakMemory]:
     """
     peak = PeakMemory()
     status = Path("/proc/self/status")
-    resettable = reset_high_water_mark()
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+        resettable = True
+    except OSError:
+        resettable = False
     yield peak
     if resettable:
         _, _, rest = status.read_text().partition("VmHWM:")
@@ -53,12 +57,3 @@ def peak_memory() -> Iterator[PeakMemory]:
         unit = 1 if sys.platform == "darwin" else 1024
         usage = resource.getrusage(resource.RUSAGE_SELF)
         peak.mebibytes = usage.ru_maxrss * unit / 2**20
-
-
-def reset_high_water_mark() -> bool:
-    """Reset the process's peak resident memory; tell whether that was possible."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return True

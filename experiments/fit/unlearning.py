@@ -62,11 +62,6 @@ class Unlearning(Kind):
     requests: str = checked_field("random", one_of(*REQUESTS))
     sparse: bool = checked_field(False, FLAG)
 
-    @property
-    def scopes(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Scopes of the columns: those of removals where there are some."""
-        return ("unlearning", "removals") if self.removals else ("unlearning",)
-
     @classmethod
     def from_sweep(cls, value: Any) -> list[Self]:
         """Read a mapping of lists."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
@@ -18,17 +19,23 @@ from pkm.methods.unlearning.unlearning import FederatedModel, Removal
 #: timed.
 N_CHECKPOINTS = 25
 N_RETRAININGS = 5
-#: Percentiles of the latencies.
-QUANTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
+#: Quantiles of the latencies.
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 
-def compute_optimum(points: np.ndarray, centers: np.ndarray) -> float:
+def compute_optimum(
+    points: np.ndarray,
+    centers: np.ndarray,
+) -> float:
     """Compute the cost of k-means that starts from good centers."""
     model: Any = KMeans(len(centers)).set_params(init=centers, n_init=1)
     return float(model.fit(points).inertia_)
 
 
-def compute_nearest_cost(points: np.ndarray, centers: np.ndarray) -> float:
+def compute_nearest_cost(
+    points: np.ndarray,
+    centers: np.ndarray,
+) -> float:
     """Sum of squared distances to the nearest center."""
     return float(cdist(points, centers, "sqeuclidean").min(axis=1).sum())
 
@@ -71,13 +78,11 @@ def measure_removals(
     generator = np.random.default_rng([seed, requests, batch])
     measured = choose_checkpoints(requests, N_CHECKPOINTS)
     retrained = choose_checkpoints(requests, N_RETRAININGS)
-    removals = []
-    latencies = []
+    removals: list[Removal] = []
     probabilities = []
-    retrain_seconds = []
-    retrain_full_seconds = []
+    retrainings = []
     series = []
-    wall = 0.0
+    wall = accumulated = 0.0
     for request in range(1, requests + 1):
         # Choose the points to remove.
         removed_ids = CHOICES[kind.requests](model, batch, generator)
@@ -88,57 +93,58 @@ def measure_removals(
         removal = model.remove(removed_ids)
         wall += time.perf_counter() - start
         removals.append(removal)
-        latencies.append(removal.client_seconds + removal.server_seconds)
+        accumulated += removal.client_seconds + removal.server_seconds
 
         # Compare with retraining, by the method's own clients and by full ones.
         if request in retrained:
-            retrain_seconds.append(
-                time_retraining(model, grid, seed, model.method.client)
-            )
-            retrain_full_seconds.append(time_retraining(model, grid, seed, "full"))
+            clients = (model.method.client, "full")
+            seconds = [time_retraining(model, grid, seed, client) for client in clients]
+            retrainings.append(seconds)
 
         if request in measured:
             optimum = compute_optimum(grid[model.ids] / SCALE, best)
+            retrain, retrain_full = np.mean(retrainings, axis=0).tolist()
             checkpoint = {
                 "request": request,
-                "accumulated_s": sum(latencies),
-                "retrain_s": request * float(np.mean(retrain_seconds)),
+                "accumulated_s": accumulated,
+                "retrain_s": request * retrain,
                 "loss_ratio": float(model.induced()[1].sum()) / optimum,
             }
             series.append(checkpoint)
 
     # The last request is a checkpoint.
-    points = grid[model.ids] / SCALE
+    nearest_cost = compute_nearest_cost(grid[model.ids] / SCALE, model.centers)
     return {
-        "retrain_ms": 1e3 * float(np.mean(retrain_seconds)),
-        "retrain_full_ms": 1e3 * float(np.mean(retrain_full_seconds)),
-        **summarize_latencies(removals, latencies),
+        "retrain_ms": 1e3 * retrain,
+        "retrain_full_ms": 1e3 * retrain_full,
+        **summarize_removals(removals),
         "deletions_per_second": sum(removal.n_points for removal in removals) / wall,
-        "reseeded": float(np.mean([removal.n_reseeded > 0 for removal in removals])),
         "reseeded_predicted": float(np.mean(probabilities)),
         "optimum_after": optimum,
         "loss_ratio_after": checkpoint["loss_ratio"],
-        "loss_ratio_after_nearest": compute_nearest_cost(points, model.centers)
-        / optimum,
+        "loss_ratio_after_nearest": nearest_cost / optimum,
         "series": series,
     }
 
 
-def summarize_latencies(
-    removals: Sequence[Removal],
-    latencies: Sequence[float],
-) -> dict[str, float]:
-    """Return mean and percentiles of latencies (seconds), in milliseconds."""
-    milliseconds = 1e3 * np.asarray(latencies)
-    columns = {"removal_mean_ms": float(milliseconds.mean())}
-    for name, percentile in QUANTILES.items():
-        columns[f"removal_{name}_ms"] = float(np.percentile(milliseconds, percentile))
-    for party in ("client", "server"):
-        seconds = [getattr(removal, f"{party}_seconds") for removal in removals]
-        columns[f"removal_{party}_ms"] = 1e3 * float(np.mean(seconds))
-    is_unseeded = [removal.n_reseeded == 0 for removal in removals]
-    unseeded = milliseconds[is_unseeded]
-    columns["mean_untouched_ms"] = float(unseeded.mean()) if len(unseeded) else math.nan
+def summarize_removals(removals: Sequence[Removal]) -> dict[str, float]:
+    """Return mean and percentiles of latencies in milliseconds, and the reseeded share.
+
+    The mean over requests that touch no seed is NaN where there are none.
+    """
+    table = pd.DataFrame(removals)
+    milliseconds = 1e3 * table[["client_seconds", "server_seconds"]]
+    latencies = milliseconds.sum(axis=1)
+    is_reseeded = table["n_reseeded"] > 0
+    columns = {
+        "removal_mean_ms": latencies.mean(),
+        "removal_client_ms": milliseconds["client_seconds"].mean(),
+        "removal_server_ms": milliseconds["server_seconds"].mean(),
+        "mean_untouched_ms": latencies[~is_reseeded].mean(),
+        "reseeded": is_reseeded.mean(),
+    }
+    for name, quantile in QUANTILES.items():
+        columns[f"removal_{name}_ms"] = latencies.quantile(quantile)
     return columns
 
 
@@ -161,8 +167,7 @@ def choose_clients(
     generator: np.random.Generator,
 ) -> np.ndarray:
     """Choose random clients that have points, and all of their points."""
-    remaining = np.flatnonzero(model.sizes)
-    clients = generator.choice(remaining, batch, replace=False)
+    clients = generator.choice(np.flatnonzero(model.sizes), batch, replace=False)
     return np.concatenate([model.members(client) for client in clients])
 
 
@@ -186,7 +191,10 @@ CHOICES = {
 }
 
 
-def compute_seed_probability(model: FederatedModel, removed_ids: np.ndarray) -> float:
+def compute_seed_probability(
+    model: FederatedModel,
+    removed_ids: np.ndarray,
+) -> float:
     """Compute the probability that random points of their clients contain a seed.
 
     It is NaN for Q-k-means, where other points cause refits, too.

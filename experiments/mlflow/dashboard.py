@@ -26,18 +26,9 @@ def serve(
 ) -> None:
     """Serve MLflow's interface until the process is interrupted.
 
-    A tracking server has an interface already: only its address is announced.
-
-    Parameters
-    ----------
-    uri, artifacts : str
-        The database or server, and the folder of a database's artifacts.
-    port : int
-        Port on which the interface listens, on this machine alone.
-    log : Path
-        File for what it prints.
-    announce : callable
-        Called with the address, once it answers.
+    It listens on this machine alone, and prints into the file `log`; `announce` is
+    called with the address once it answers. A tracking server has an interface already:
+    only its address is announced.
 
     Raises
     ------

@@ -9,9 +9,8 @@ value at every step of its sweep.
 import json
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -20,52 +19,38 @@ from pkm.analysis.claims.findings import VERDICTS
 from pkm.analysis.tables.statistics import area, column_statistics
 from pkm.analysis.tables.study import SeedMatrix, Study
 from pkm.experiments.cell.cell import Cell, to_canonical_json
-from pkm.schema import BY_NAME
+from pkm.schema import names
 
 CURVE = "curve"
 CELL = "cell"
 SWEEP = "sweep"
 #: Fields of a cell that are parameters of its run, where they have a value.
-PARAM_FIELDS = ("method", "k", "preprocessing", "delta", "bounds_factor")
+PARAM_FIELDS = ("method", "k", "preprocessing", "delta", "epsilon")
 #: Columns of rows that are tags of a run.
 TAG_COLUMNS = ("code", "data", "variant", "adjacency", "trust", "flaws")
-#: Times of fits, by whether cells measure time. Seeds that are fitted together share
-#: the CPU time of their batch.
-FIT_TIMES = {
-    True: {"fit_seconds": "fit_seconds"},
-    False: {
-        "fit_cpu_seconds": "batch_cpu_seconds_per_seed",
-        "compile_seconds": "compile_seconds",
-    },
-}
-
-
-class MetricValue(NamedTuple):
-    """A value of a metric at a step; it is finite, as MLflow keeps no others."""
-
-    metric: str
-    value: float
-    step: int = 0
+#: Times of fits: column, metric, and whether cells have it that measure time, or the
+#: others. Seeds that are fitted together share the CPU time of their batch.
+FIT_TIMES = (
+    ("fit_seconds", "fit_seconds", True),
+    ("fit_cpu_seconds", "batch_cpu_seconds_per_seed", False),
+    ("compile_seconds", "compile_seconds", False),
+)
+#: Metrics of centers; areas are of such metrics alone.
+CENTER_METRICS = names("metric", scope="all")
 
 
 @dataclass(frozen=True)
 class RunRecord:
     """A run as it is written to MLflow.
 
-    Parameters
-    ----------
-    name : str
-        Shown in legends.
-    end : int
-        When its last cell was done, in milliseconds since 1970.
-    tags, params : dict of str to str
-    metrics : list of MetricValue
+    Legends show its `name`; `end` is when its last cell was done, in milliseconds since
+    1970; `metrics` are lines of metric, value and step.
     """
 
     name: str
     end: int
     tags: dict[str, str]
-    metrics: list[MetricValue]
+    metrics: pd.DataFrame
     params: dict[str, str] = field(default_factory=dict)
 
 
@@ -78,52 +63,42 @@ def describe_runs(
 ) -> list[RunRecord]:
     """Describe the runs of the curves, or of the cells, of a sweep.
 
-    Parameters
-    ----------
-    sweep_tags : mapping of str to str
-        Tags of all runs of the sweep: paper, profile and sweep.
-    cells : collection of Cell
-        Cells that have rows.
-    study : Study
-        The same rows as a study.
-    rows : DataFrame
-        Rows of the sweep, one per cell and seed.
-    kind : {"curve", "cell"}
+    `sweep_tags` are paper, profile and sweep; `cells` are those that have rows; `study`
+    has the same rows; `kind` is `CURVE` or `CELL`.
     """
-    metrics = compute_metrics(study, sweep_tags["sweep"], with_areas=kind == CURVE)
-    groups = group_cells(cells, kind)
+    by_identity: dict[str, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        by_identity[to_canonical_json(identify_run(cell, kind))].append(cell)
+    groups = list(by_identity.values())
     params = [list_params(group[0], kind) for group in groups]
+    metrics = compute_metrics(study, sweep_tags["sweep"], with_areas=kind == CURVE)
+    number = {cell.key: i for i, group in enumerate(groups) for cell in group}
+    metrics_of = metrics.groupby(metrics.pop("cell").map(number))
     first_rows = rows.drop_duplicates("cell").set_index("cell")
 
     records = []
-    for name, group, run_params in zip(name_runs(params), groups, params, strict=True):
-        keys = [cell.key for cell in group]
-        texts = first_rows.loc[keys[0], list(TAG_COLUMNS)].astype(str)
+    for i, name in enumerate(name_runs(params)):
+        rows_of_run = first_rows.loc[[cell.key for cell in groups[i]]]
+        texts = rows_of_run.iloc[0][list(TAG_COLUMNS)].astype(str)
         tags = {"kind": kind, **sweep_tags, **texts[texts != ""]}
-        end = math.ceil(1000 * first_rows.loc[keys, "finished"].max())
-        values = [value for key in keys for value in metrics[key]]
-        records.append(RunRecord(name, end, tags, values, run_params))
+        end = math.ceil(1000 * rows_of_run["finished"].max())
+        records.append(RunRecord(name, end, tags, metrics_of.get_group(i), params[i]))
     return records
 
 
-def group_cells(cells: Collection[Cell], kind: str) -> list[list[Cell]]:
-    """Put cells together that differ in epsilon alone, or leave each by itself."""
-    groups: dict[str, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        identity = cell.identity() | {"data": cell.data}
-        if kind == CURVE:
-            del identity["epsilon"]
-        groups[to_canonical_json(identity)].append(cell)
-    return list(groups.values())
+def identify_run(cell: Cell, kind: str) -> dict:
+    """Return what the cells of a run share: of a curve, all except epsilon."""
+    identity = cell.identity() | {"data": cell.data}
+    if kind == CURVE:
+        del identity["epsilon"]
+    return identity
 
 
 def list_params(cell: Cell, kind: str) -> dict[str, str]:
     """List the parameters by which runs are selected, compared and named."""
-    params = {"dataset": cell.dataset_name}
-    identity = cell.identity()
-    for name in (*PARAM_FIELDS, "epsilon") if kind == CELL else PARAM_FIELDS:
-        if identity.get(name) is not None:
-            params[name] = identity[name]
+    shared = identify_run(cell, kind)
+    fields = [name for name in PARAM_FIELDS if shared.get(name) is not None]
+    params = {"dataset": cell.dataset_name} | {name: shared[name] for name in fields}
     params |= {**cell.params, **cell.kind.columns(), "seeds": len(cell.seeds)}
     return {name: json.dumps(value).strip('"') for name, value in params.items()}
 
@@ -139,70 +114,43 @@ def name_runs(params: Sequence[Mapping[str, str]]) -> list[str]:
     """
     texts = pd.DataFrame(params).fillna("")
     n_values = texts.groupby(["method", "dataset"]).transform("nunique")
-    names = []
+    run_names = []
     for values, counts in zip(params, n_values.to_dict("records"), strict=True):
         words = [f"{name}={values[name]}" for name in values if counts.get(name, 1) > 1]
-        names.append(" · ".join([values["method"], values["dataset"], *words]))
-    return names
+        run_names.append(" · ".join([values["method"], values["dataset"], *words]))
+    return run_names
 
 
-def compute_metrics(
-    study: Study,
-    sweep: str,
-    *,
-    with_areas: bool,
-) -> dict[str, list[MetricValue]]:
+def compute_metrics(study: Study, sweep: str, *, with_areas: bool) -> pd.DataFrame:
     """Compute the metrics of every cell; areas are with the first cell of a curve."""
-    metrics: dict[str, list[MetricValue]] = defaultdict(list)
+    matrices = {}
     for metric in study.metrics:
         matrix = study.matrix(sweep, metric)
-        add_values(metrics, metric, matrix.broadcast())
-        if with_areas and is_center_metric(metric):
-            add_values(metrics, f"{metric}_auc", area(matrix))
-    for timing, times in FIT_TIMES.items():
-        for column, name in times.items():
-            matrix = study.matrix(sweep, column)
-            has_time = matrix.cells["timing"].to_numpy(dtype=bool) == timing
-            add_values(metrics, name, matrix.take(has_time).broadcast())
-    return metrics
+        matrices[metric] = matrix.broadcast()
+        if with_areas and metric in CENTER_METRICS:
+            matrices[f"{metric}_auc"] = area(matrix)
+    for column, name, timing in FIT_TIMES:
+        matrix = study.matrix(sweep, column)
+        has_time = matrix.cells["timing"].to_numpy(dtype=bool) == timing
+        matrices[name] = matrix.take(has_time).broadcast()
+    return pd.concat([list_values(name, matrices[name]) for name in matrices])
 
 
-def is_center_metric(metric: str) -> bool:
-    """Tell whether a metric measures centers; areas are of such metrics alone."""
-    column = BY_NAME[metric]
-    return column.kind == "metric" and column.scope == "all"
+def list_values(name: str, matrix: SeedMatrix) -> pd.DataFrame:
+    """List mean and interval of each cell of a matrix; MLflow keeps finite ones alone.
 
-
-def add_values(
-    metrics: dict[str, list[MetricValue]],
-    name: str,
-    matrix: SeedMatrix,
-) -> None:
-    """Add mean and interval of each column of a matrix to the metrics of its cell."""
-    epsilons = matrix.cells["epsilon"].to_numpy(dtype=float)
-    steps = np.rint(1000 * np.nan_to_num(epsilons)).astype(int).tolist()
-    for metric, values in compute_interval(name, matrix.values):
-        for cell, value, step in zip(matrix.cells["cell"], values, steps, strict=True):
-            if math.isfinite(value):
-                metrics[cell].append(MetricValue(metric, value, step))
-
-
-def compute_interval(
-    name: str,
-    values: np.ndarray,
-) -> Iterator[tuple[str, list[float]]]:
-    """Compute the mean of each column and the ends of its 95 % interval, by metric.
-
-    Examples
-    --------
-    >>> interval = dict(compute_interval("nicv", np.array([[1.0], [3.0]])))
-    >>> interval["nicv"], round(interval["nicv_hi"][0], 2)
-    ([2.0], 14.71)
+    The columns are cell, step, metric and value.
     """
-    statistics = column_statistics(values)
-    yield name, statistics.mean.tolist()
-    yield f"{name}_lo", (statistics.mean - statistics.half_width).tolist()
-    yield f"{name}_hi", (statistics.mean + statistics.half_width).tolist()
+    statistics = column_statistics(matrix.values)
+    columns = {
+        "cell": matrix.cells["cell"],
+        "step": np.rint(1000 * matrix.cells["epsilon"].fillna(0)).astype(int),
+        name: statistics.mean,
+        f"{name}_lo": statistics.mean - statistics.half_width,
+        f"{name}_hi": statistics.mean + statistics.half_width,
+    }
+    values = pd.DataFrame(columns).melt(["cell", "step"], var_name="metric")
+    return values[np.isfinite(values["value"])]
 
 
 def describe_sweep(
@@ -213,51 +161,42 @@ def describe_sweep(
 ) -> RunRecord:
     """Describe the run of a sweep: means per method, and verdicts that rest on it.
 
-    Parameters
-    ----------
-    sweep_tags, study, rows
-        As for `describe_runs`.
-    verdicts : mapping of str to str
-        Verdicts of the claims that name the sweep, by the ids of the claims.
+    `verdicts` are those of the claims that name the sweep, by the ids of the claims.
     """
-    metrics = [MetricValue("n_cells", float(rows["cell"].nunique()))]
-    for metric in filter(is_center_metric, study.metrics):
+    counts = {"n_cells": rows["cell"].nunique()}
+    for verdict in VERDICTS if verdicts else ():
+        name = f"claims_{verdict.replace(' ', '_')}"
+        counts[name] = list(verdicts.values()).count(verdict)
+    metrics = [pd.DataFrame(counts.items(), columns=["metric", "value"])]
+    for metric in filter(CENTER_METRICS.__contains__, study.metrics):
         matrix = study.matrix(sweep_tags["sweep"], metric)
-        metrics += average_methods(area(matrix), f"{metric}_auc")
-        metrics += average_methods(matrix, metric)
+        metrics.append(average_methods(area(matrix), f"{metric}_auc"))
+        metrics.append(average_methods(matrix, metric))
 
     tags = {"kind": SWEEP, **sweep_tags}
     tags |= {f"verdict/{claim}": verdict for claim, verdict in verdicts.items()}
-    for verdict in VERDICTS if verdicts else ():
-        count = list(verdicts.values()).count(verdict)
-        metrics.append(MetricValue(f"claims_{verdict.replace(' ', '_')}", float(count)))
     name = f"{sweep_tags['sweep']} ({sweep_tags['profile']})"
     end = math.ceil(1000 * rows["finished"].max())
-    return RunRecord(name, end, tags, metrics)
+    return RunRecord(name, end, tags, pd.concat(metrics).assign(step=0))
 
 
-def average_methods(matrix: SeedMatrix, name: str) -> list[MetricValue]:
+def average_methods(matrix: SeedMatrix, name: str) -> pd.DataFrame:
     """Average a metric, or its areas, over the data sets that all methods have.
 
-    Returns
-    -------
-    list of MetricValue
-        ``<name>/<method>`` with its interval. Empty where a method has several cells on
-        a data set, or no data set is common.
+    Empty where a method has several cells on a data set, or no data set is common.
     """
     cells = matrix.cells
-    if cells.duplicated(["method", "dataset"]).any():
-        return []
     n_methods = cells.groupby("dataset")["method"].transform("nunique")
     is_shared = n_methods == cells["method"].nunique()
-    metrics = []
-    by_method = cells[is_shared].groupby("method", sort=False)
-    for method, columns in by_method.groups.items():
-        means = matrix.values[:, columns].mean(axis=1, keepdims=True)
-        for metric, (value,) in compute_interval(name, means):
-            if math.isfinite(value):
-                metrics.append(MetricValue(f"{metric}/{method}", value))
-    return metrics
+    if cells.duplicated(["method", "dataset"]).any() or not is_shared.any():
+        return pd.DataFrame(columns=["metric", "value"])
+    by_method = cells[is_shared].groupby("method", sort=False).groups
+    means = [matrix.values[:, columns].mean(axis=1) for columns in by_method.values()]
+    methods = pd.DataFrame({"cell": list(by_method), "epsilon": math.nan})
+    values = list_values(
+        name, replace(matrix, cells=methods, values=np.transpose(means))
+    )
+    return values.assign(metric=values["metric"] + "/" + values["cell"])
 
 
 def find_sweeps(check: object) -> set[str]:

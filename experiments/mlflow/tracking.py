@@ -25,7 +25,7 @@ from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.tables.study import Study
 from pkm.arrow import to_table
 from pkm.experiments.cell.cell import to_canonical_json
-from pkm.experiments.console.console import format_duration
+from pkm.experiments.console.console import format_duration, show
 from pkm.experiments.mlflow.run_records import (
     CELL,
     CURVE,
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
     from rich.console import Console
 
-#: Metrics in one call, of at most 1000 values, and runs that a search returns.
-BATCH_SIZE = 900
+#: Runs that a search returns.
 MAX_RUNS = 50_000
 #: Increase it when the same rows give other runs: the next sync writes them anew.
 RECORD_VERSION = 5
@@ -77,21 +76,18 @@ def sync_after_run(
     profile: str = "",
     report: Path | None = None,
 ) -> None:
-    """Bring MLflow up to date after a run; print a failure, and go on.
-
-    The arguments are those of `sync`; ``config.tracking`` says where MLflow is.
-    """
+    """Bring MLflow up to date after a run, as `sync` does; a failure is printed."""
     started = time.perf_counter()
     if any(cell.restricted for cell in plan.cells):
-        console.print(RESTRICTED_NOTICE, style="yellow", soft_wrap=True)
+        show(console, RESTRICTED_NOTICE, "yellow")
     try:
         counts = sync(plan, store, config.tracking, profile=profile, report=report)
     except TrackingError as error:
-        console.print(str(error), style="yellow", markup=False, soft_wrap=True)
+        show(console, str(error), "yellow")
         return
     elapsed = format_duration(time.perf_counter() - started)
     line = f"MLflow: {summarize(counts)}, in {elapsed} ({config.tracking.uri})"
-    console.print(line, soft_wrap=True)
+    show(console, line)
 
 
 def summarize(counts: Mapping[str, int]) -> str:
@@ -111,21 +107,10 @@ def sync(
 ) -> Counter:
     """Bring MLflow up to date with the store, except for cells of restricted data.
 
-    MLflow's server shows all that it has to everybody on the machine.
-
-    Parameters
-    ----------
-    plan : Plan
-    store : Store
-    tracking : DictConfig
-        `uri`, a database or a tracking server (``http://...``), and `artifacts`, the
-        folder of a database's artifacts.
-    profile : str, optional
-        Name of the profile. A plan without one is named by its cells.
-    report : Path, optional
-        Folder of the report, with verdicts and figures.
-    cells : bool, default=False
-        Whether to write a run for every cell, too.
+    MLflow's server shows all that it has to everybody on the machine. `tracking` has
+    the `uri` of a database or server (``http://...``), and `artifacts`, a folder for
+    those of a database. A plan without a profile is named by its cells. The folder
+    `report` has verdicts and figures. With `cells` every cell gets a run, too.
 
     Returns
     -------
@@ -137,20 +122,23 @@ def sync(
     TrackingError
         If MLflow cannot be reached or written. The store is as it was.
     """
-    if not profile:
-        keys = "".join(cell.key for cell in plan.cells)
-        profile = hashlib.sha256(keys.encode()).hexdigest()[:8]
+    keys = "".join(cell.key for cell in plan.cells)
+    profile = profile or hash_bytes(keys.encode())[:8]
     if plan.paper not in papers_with_claims():
         report = None
     kinds = (CURVE, CELL) if cells else (CURVE,)
     counts: Counter = Counter()
     with open_client(tracking.uri) as client:
-        experiment = open_experiment(client, plan.paper, tracking.artifacts)
-        writer = RunWriter(client, experiment)
+        writer = RunWriter(client, plan.paper, tracking.artifacts)
         for sweep in plan.sweeps:
             sweep_tags = {"paper": plan.paper, "profile": profile, "sweep": sweep}
             counts += sync_sweep(writer, sweep_tags, plan, store, report, kinds)
     return counts
+
+
+def hash_bytes(content: bytes) -> str:
+    """Return the SHA-256 (hex) of bytes."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def sync_sweep(
@@ -163,20 +151,18 @@ def sync_sweep(
 ) -> Counter:
     """Write the runs of a sweep that has changed, then remove its older ones."""
     sweep = sweep_tags["sweep"]
-    # Files of equal content share a cell.
-    cells = {cell.key: cell for name, cell in plan.entries if name == sweep}
-    done = [
-        cell
-        for key, cell in cells.items()
-        if store.status(key) == "done" and not cell.restricted
+    entries = [
+        (name, cell)
+        for name, cell in plan.entries
+        if name == sweep and store.status(cell.key) == "done" and not cell.restricted
     ]
-    plan = Plan(plan.paper, tuple((sweep, cell) for cell in done))
-    verdicts = read_verdicts(plan.paper, sweep, report)
-    figures = list_figures(plan.paper, sweep, report)
+    plan = Plan(plan.paper, tuple(entries))
+    verdicts = read_verdicts(plan.paper, sweep, report) if report else {}
+    figures = list_figures(plan.paper, sweep, report) if report else []
     names = {cell.key: cell.dataset_name for cell in plan.cells}
-    hashes = [hashlib.sha256(file.read_bytes()).hexdigest() for file in figures]
-    text = to_canonical_json([RECORD_VERSION, names, verdicts, hashes, kinds])
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    hashes = [hash_bytes(file.read_bytes()) for file in figures]
+    parts = [RECORD_VERSION, names, verdicts, hashes, kinds]
+    digest = hash_bytes(to_canonical_json(parts).encode())
     if writer.search({"kind": SWEEP, DIGEST_TAG: digest, **sweep_tags}):
         return Counter(unchanged=1)
 
@@ -186,15 +172,13 @@ def sync_sweep(
     study = Study(rows)
     readable = set(rows["cell"])
     cells = [cell for cell in plan.cells if cell.key in readable]
-    records = [
-        record
-        for kind in kinds
-        for record in describe_runs(sweep_tags, cells, study, rows, kind)
-    ]
     outdated = writer.search(sweep_tags)
     parent_id = writer.write(describe_sweep(sweep_tags, study, rows, verdicts))
-    for record in records:
-        writer.write(record, {PARENT_TAG: parent_id})
+    n_written = 0
+    for kind in kinds:
+        for record in describe_runs(sweep_tags, cells, study, rows, kind):
+            writer.write(record, {PARENT_TAG: parent_id})
+            n_written += 1
     with tempfile.TemporaryDirectory() as folder:
         pq.write_table(to_table(rows), Path(folder) / f"{sweep}.parquet")
         writer.client.log_artifacts(parent_id, folder, "rows")
@@ -204,17 +188,13 @@ def sync_sweep(
     writer.client.set_tag(parent_id, DIGEST_TAG, digest)
     for run in outdated:
         writer.client.delete_run(run.info.run_id)
-    return Counter(written=len(records), removed=len(outdated))
+    return Counter(written=n_written, removed=len(outdated))
 
 
-def read_verdicts(
-    paper: str,
-    sweep: str,
-    report: Path | None,
-) -> dict[str, str]:
+def read_verdicts(paper: str, sweep: str, report: Path) -> dict[str, str]:
     """Read the verdicts of the claims that name a sweep, by their ids."""
-    table = report / "tables" / "claims.csv" if report else None
-    if table is None or not table.is_file():
+    table = report / "tables" / "claims.csv"
+    if not table.is_file():
         return {}
     verdicts = pd.read_csv(table, keep_default_na=False).set_index("id")["verdict"]
     return {
@@ -224,76 +204,48 @@ def read_verdicts(
     }
 
 
-def list_figures(
-    paper: str,
-    sweep: str,
-    report: Path | None,
-) -> list[Path]:
+def list_figures(paper: str, sweep: str, report: Path) -> list[Path]:
     """List the figures of a sweep; those of several sweeps belong to the first one."""
-    if report is None:
-        return []
     names = [spec.name for spec in read_figures(paper) if spec.sweep[:1] == (sweep,)]
     files = [report / "figures" / f"{name}.png" for name in names]
     return [file for file in files if file.is_file()]
 
 
 class RunWriter:
-    """Writes the runs of an experiment, given by its id."""
+    """Writes the runs of a paper's experiment, which the first sync creates."""
 
-    def __init__(self, client: "MlflowClient", experiment: str):
+    def __init__(self, client: "MlflowClient", paper: str, artifacts: str):
         self.client = client
-        self.experiment = experiment
+        found = client.get_experiment_by_name(paper)
+        if found is not None:
+            self.experiment = found.experiment_id
+            return
+        is_local = not is_server(client.tracking_uri)
+        folder = (Path(artifacts).resolve() / paper).as_uri() if is_local else None
+        self.experiment = client.create_experiment(paper, folder, EXPERIMENT_KIND)
 
     def search(self, tags: Mapping[str, str]) -> "list[Run]":
         """Find the runs that have some tags."""
-        conditions = [f"tags.{name} = '{text}'" for name, text in tags.items()]
-        condition = " and ".join(conditions)
+        condition = " and ".join(f"tags.{name} = '{tags[name]}'" for name in tags)
         return self.client.search_runs(
-            [self.experiment],
-            condition,
-            max_results=MAX_RUNS,
+            [self.experiment], condition, max_results=MAX_RUNS
         )
 
-    def write(
-        self,
-        record: RunRecord,
-        tags: Mapping[str, str] | None = None,
-    ) -> str:
+    def write(self, record: RunRecord, tags: dict[str, str] | None = None) -> str:
         """Write a run in few calls of MLflow; return its id."""
         from mlflow.entities import Metric, Param
 
-        run = self.client.create_run(
-            self.experiment,
-            start_time=record.end,
-            tags={**record.tags, **(tags or {})},
-            run_name=record.name,
-        )
+        tags = record.tags | (tags or {})
+        run = self.client.create_run(self.experiment, record.end, tags, record.name)
         run_id = run.info.run_id
         params = [Param(name, text) for name, text in record.params.items()]
         metrics = [
-            Metric(name, value, record.end, step)
-            for name, value, step in record.metrics
+            Metric(line.metric, line.value, record.end, line.step)
+            for line in record.metrics.itertuples()
         ]
-        for start in range(0, len(metrics) or 1, BATCH_SIZE):
-            self.client.log_batch(run_id, metrics[start : start + BATCH_SIZE], params)
-            params = []
+        self.client.log_batch(run_id, metrics, params)
         self.client.set_terminated(run_id, "FINISHED", record.end)
         return run_id
-
-
-def open_experiment(
-    client: "MlflowClient",
-    paper: str,
-    artifacts: str,
-) -> str:
-    """Return the id of a paper's experiment, which the first sync creates."""
-    experiment = client.get_experiment_by_name(paper)
-    if experiment is not None:
-        return experiment.experiment_id
-    folder = None
-    if not is_server(client.tracking_uri):
-        folder = (Path(artifacts).resolve() / paper).as_uri()
-    return client.create_experiment(paper, folder, EXPERIMENT_KIND)
 
 
 def is_server(uri: str) -> bool:

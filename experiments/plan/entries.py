@@ -65,14 +65,11 @@ def expand_datasets(specs: Sequence) -> list[dict]:
     """
     entries = []
     for spec in specs:
-        if isinstance(spec, str):
-            entries.append({"name": spec})
-            continue
+        spec = {"name": spec} if isinstance(spec, str) else spec
         rule = "names, patterns or mappings with a name"
         require(isinstance(spec, Mapping), "datasets", spec, rule)
-        entries += (
-            expand_pattern(spec) if "pattern" in spec else [read_file_entry(spec)]
-        )
+        is_pattern = "pattern" in spec
+        entries += expand_pattern(spec) if is_pattern else [read_file_entry(spec)]
     return [
         dict.fromkeys((*FILE_KEYS, "fallback")) | {"family": entry["name"]} | entry
         for entry in entries
@@ -87,20 +84,18 @@ def expand_pattern(spec: Mapping) -> list[dict]:
     ConfigurationError
         If it has a field without values.
     """
-    texts = {"name": spec["pattern"]}
-    if spec.get("fallback"):
-        texts["fallback"] = spec["fallback"]
-    entries = []
-    grid = {key: spec[key] for key in spec if key not in ("pattern", "fallback")}
-    for values in expand_grid(grid):
-        try:
-            names = {key: text.format(**values) for key, text in texts.items()}
-        except (KeyError, IndexError) as error:
-            pattern = spec["pattern"]
-            rule = f"pattern {pattern!r} has a field without values: {error}"
-            raise ConfigurationError(rule) from error
-        entries.append({"family": " as ".join(texts.values())} | names)
-    return entries
+    grid = dict(spec)
+    texts = {"name": grid.pop("pattern"), "fallback": grid.pop("fallback", None)}
+    texts = {key: text for key, text in texts.items() if text}
+    family = {"family": " as ".join(texts.values())}
+    try:
+        return [
+            family | {key: text.format(**values) for key, text in texts.items()}
+            for values in expand_grid(grid)
+        ]
+    except (KeyError, IndexError) as error:
+        rule = f"pattern {texts['name']!r} has a field without values: {error}"
+        raise ConfigurationError(rule) from error
 
 
 def read_file_entry(spec: Mapping) -> dict:
@@ -145,9 +140,7 @@ def expand_methods(specs: Sequence) -> list[dict]:
     """
     entries = []
     for spec in specs:
-        if isinstance(spec, str):
-            entries.append(read_entry("method", spec))
-            continue
+        spec = {"method": spec} if isinstance(spec, str) else spec
         rule = "names, mappings with a method or with a _target_"
         is_entry = isinstance(spec, Mapping) and {"_target_", "method"} & spec.keys()
         require(bool(is_entry), "methods", spec, rule)

@@ -54,10 +54,8 @@ def estimate_without_timings(cell: Cell) -> float:
     if not getattr(get_method_class(cell.target), "batched", True):
         seconds += fits * (SECONDS_PER_FIT + FIT_FACTOR * cell.k * per_center)
     if "silhouette" in cell.metrics:
-        seconds_per_pair = (
-            2 * d / DISTANCES_PER_SECOND + len(cell.seeds) / PAIRS_PER_SECOND
-        )
-        seconds += min(n, 10_000) ** 2 * seconds_per_pair
+        per_pair = 2 * d / DISTANCES_PER_SECOND + len(cell.seeds) / PAIRS_PER_SECOND
+        seconds += min(n, 10_000) ** 2 * per_pair
     return seconds + fits * cell.kind.seconds_per_fit()
 
 
@@ -80,10 +78,7 @@ def estimate_wall_time(
     jobs: int,
 ) -> float:
     """Estimate how long cells take together; timing cells are run one by one."""
-    times = {False: 0.0, True: 0.0}
-    for cell in cells:
-        times[cell.timing] += costs[cell.key]
-    return times[False] / jobs + times[True]
+    return sum(costs[cell.key] / (1 if cell.timing else jobs) for cell in cells)
 
 
 def make_estimator(
@@ -119,16 +114,13 @@ def make_estimator(
 
     def estimate(cell: Cell) -> tuple[float, bool]:
         columns = CENTRAL_DEFAULTS | cell.planned_columns()
-        seconds_per_fit = measured.get(
-            tuple(columns[name] for name in SIMILARITY_COLUMNS)
-        )
-        if seconds_per_fit is None:
+        per_fit = measured.get(tuple(columns[name] for name in SIMILARITY_COLUMNS))
+        if per_fit is None:
             seconds = estimate_without_timings(cell)
         else:
-            n_fits = len(cell.seeds) + cell.timing
-            seconds = fixed_seconds(cell) + seconds_per_fit * n_fits
+            seconds = fixed_seconds(cell) + per_fit * (len(cell.seeds) + cell.timing)
         limit = backend.find_limit(cell) or math.inf
-        return min(seconds, limit), seconds_per_fit is not None
+        return min(seconds, limit), per_fit is not None
 
     return estimate
 

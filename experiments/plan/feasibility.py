@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from pkm import datasets
 from pkm.compute.storage.grid_file import is_grid_file
 from pkm.datasets.dataset import shared_range
 from pkm.datasets.loading import FILE, resolve
 from pkm.datasets.scaling import DATA_DEPENDENT
-from pkm.experiments.cell.cell import Cell
+from pkm.experiments.cell.cell import FILE_OPTIONS, Cell
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.settings import require
 from pkm.experiments.fit.inputs import (
@@ -37,19 +38,13 @@ class DatasetInfo:
 
 
 @lru_cache(maxsize=4096)
-def find_dataset_info(
-    dataset: str,
-    path: str | None = None,
-    columns: tuple | None = None,
-    label: str | int | None = None,
-    decimal: str | None = None,
-) -> DatasetInfo:
+def find_dataset_info(dataset: str, *file: Any) -> DatasetInfo:
     """Return shape and default k of a data set; for a file this reads it."""
     known = resolve(dataset)
     declared = known.entry or known.recipe
     if declared is not None:
         return DatasetInfo(declared.n or None, declared.d, declared.n_clusters)
-    loaded = load_data(dataset, (path, columns, label, decimal))
+    loaded = load_data(dataset, file)
     return DatasetInfo(*loaded.points.shape, summary=loaded.summary)
 
 
@@ -67,13 +62,8 @@ def find_sweep_info(source: Mapping, ks: Sequence) -> DatasetInfo:
     ValueError
         If a k is to be the data set's own, which has none.
     """
-    info = find_dataset_info(
-        source["name"],
-        source["path"],
-        source["columns"],
-        source["label"],
-        source["decimal"],
-    )
+    file = [source[option] for option in FILE_OPTIONS]
+    info = find_dataset_info(source["name"], *file)
     if None in ks and info.k is None:
         raise ValueError(
             f"k=None is not allowed: data set {source['name']!r} has no number of its "
@@ -84,7 +74,10 @@ def find_sweep_info(source: Mapping, ks: Sequence) -> DatasetInfo:
     return info
 
 
-def choose_preprocessing(source: Mapping, requested: str | None) -> str:
+def choose_preprocessing(
+    source: Mapping,
+    requested: str | None,
+) -> str:
     """Return how a data set is scaled: as requested, else by its public domain.
 
     Every data set has a domain, except a file without bounds that is not packed.
@@ -103,9 +96,8 @@ def choose_preprocessing(source: Mapping, requested: str | None) -> str:
             f"preprocessing={requested!r}, which scales by the data's extremes: use "
             "preprocessing=public, or leave bounds out"
         )
-    has_domain = (
-        has_bounds or source["name"] != FILE or is_grid_file(source["path"] or "")
-    )
+    is_packed = is_grid_file(source["path"] or "")
+    has_domain = has_bounds or source["name"] != FILE or is_packed
     rule = (
         "given for a file, [lower,upper] or [[lower,...],[upper,...]], from what is "
         "known without its points (preprocessing=minmax takes their private extremes, "
@@ -130,7 +122,10 @@ def why_unavailable(
     return datasets.why_unavailable(dataset, data_dir=data_dir, path=path)
 
 
-def choose_source(source: dict, data_dir: str | None) -> tuple[dict, str | None]:
+def choose_source(
+    source: dict,
+    data_dir: str | None,
+) -> tuple[dict, str | None]:
     """Choose a data set, or its fallback if the data set is not available.
 
     Returns
@@ -147,7 +142,11 @@ def choose_source(source: dict, data_dir: str | None) -> tuple[dict, str | None]
     return source, reason
 
 
-def check_cell(cell: Cell, info: DatasetInfo, data_dir: str | None) -> None:
+def check_cell(
+    cell: Cell,
+    info: DatasetInfo,
+    data_dir: str | None,
+) -> None:
     """Refuse a cell that cannot succeed, as far as that is known before running it.
 
     Raises

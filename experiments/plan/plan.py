@@ -1,13 +1,14 @@
 """From a paper and a profile to a plan: cells to run, and what cannot be run here."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import pandas as pd
 from rich.console import Console
 
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError
+from pkm.experiments.console.console import show
 from pkm.experiments.plan.sweep import Gap, Substitution, apply_profile, expand_sweep
 from pkm.experiments.store.store import Store
 
@@ -47,11 +48,8 @@ class Plan:
     @property
     def sweeps(self) -> list[str]:
         """The sweeps that have cells or gaps, in their order."""
-        return list(
-            dict.fromkeys(
-                [sweep for sweep, _ in self.entries] + [gap.sweep for gap in self.gaps]
-            )
-        )
+        sweeps = [sweep for sweep, _ in self.entries]
+        return list(dict.fromkeys(sweeps + [gap.sweep for gap in self.gaps]))
 
     def read_rows(self, store: Store) -> pd.DataFrame:
         """Read the finished cells.
@@ -69,8 +67,12 @@ class Plan:
             content share a cell, stored under the name of the first one run.
         """
         rows = store.read([cell.key for cell in self.cells])
+        if rows.empty:
+            return rows
         entries = [(sweep, cell.key, cell.dataset_name) for sweep, cell in self.entries]
-        return rows if rows.empty else repeat_for_sweeps(rows, entries)
+        requested = pd.DataFrame(entries, columns=["sweep", "cell", "dataset"])
+        named = requested.drop_duplicates().merge(rows.drop(columns="dataset"))
+        return named[["sweep", *rows.columns]]
 
     def list_missing(self, store: Store) -> pd.DataFrame:
         """List the cells that a report lacks.
@@ -84,49 +86,25 @@ class Plan:
         gaps = list(self.gaps)
         for sweep, cell in self.entries:
             status = store.status(cell.key)
-            if status != "done":
-                error = store.read_failure(cell.key).get(
-                    "error",
-                    "unreadable failure record",
-                )
-                reason = f"failed: {error}" if status == "failed" else "not run"
-                gaps.append(
-                    Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, reason)
-                )
-        return make_gap_table(gaps)
+            if status == "done":
+                continue
+            reason = "not run"
+            if status == "failed":
+                failure = store.read_failure(cell.key)
+                reason = f"failed: {failure.get('error', 'unreadable failure record')}"
+            gap = Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, reason)
+            gaps.append(gap)
+        columns = ["sweep", "method", "dataset", "epsilon", "reason"]
+        return pd.DataFrame(gaps, columns=columns).astype({"epsilon": float})
 
 
-def warn_seeded_noise(cells: Iterable[Cell], console: Console) -> None:
+def warn_seeded_noise(
+    cells: Iterable[Cell],
+    console: Console,
+) -> None:
     """Print a warning if a cell of a private method has seeded noise."""
     if any(cell.noise == "seeded" and cell.epsilon is not None for cell in cells):
-        console.print(SEEDED_NOISE_NOTICE, style="yellow", soft_wrap=True)
-
-
-def repeat_for_sweeps(
-    rows: pd.DataFrame,
-    entries: Sequence[tuple[str, str, str]],
-) -> pd.DataFrame:
-    """Repeat rows for every entry (sweep, key, data set) of their cell."""
-    requested = pd.DataFrame(
-        entries,
-        columns=["sweep", "cell", "dataset"],
-    ).drop_duplicates()
-    named = requested.merge(
-        rows.drop(columns="dataset"),
-        on="cell",
-        how="inner",
-        sort=False,
-    )
-    return named[["sweep", *rows.columns]]
-
-
-def make_gap_table(gaps: Sequence[Gap]) -> pd.DataFrame:
-    """Return gaps as a table, epsilon NaN where there is none."""
-    table = pd.DataFrame(
-        [asdict(gap) for gap in gaps],
-        columns=["sweep", "method", "dataset", "epsilon", "reason"],
-    )
-    return table.astype({"epsilon": float})
+        show(console, SEEDED_NOISE_NOTICE, "yellow")
 
 
 def make_plan(

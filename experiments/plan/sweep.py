@@ -28,7 +28,6 @@ from pkm.experiments.config.settings import (
     TIME_LIMIT,
     Rule,
     require,
-    require_params,
     to_list,
 )
 from pkm.experiments.fit.kinds import KINDS, expand_kinds
@@ -109,7 +108,10 @@ class Substitution:
     family: str
 
 
-def apply_profile(paper: Mapping, profile: Mapping) -> dict[str, dict]:
+def apply_profile(
+    paper: Mapping,
+    profile: Mapping,
+) -> dict[str, dict]:
     """Return a paper's sweeps with its defaults and the profile's changes.
 
     A sweep that the profile does not name stays unchanged; a sweep that it sets to null
@@ -269,20 +271,18 @@ def expand_sweep(
         for method in sweep.methods:
             epsilons = sweep.epsilons if method.private else [None]
             for k, epsilon, kind in itertools.product(sweep.ks, epsilons, sweep.kinds):
-                reasons = (
-                    (method.name, method.missing),
-                    (label, unavailable),
-                    (kind.key, kind.unavailable()),
-                )
-                problems = [(subject, reason) for subject, reason in reasons if reason]
-                if problems:
-                    subject, reason = problems[0]
+                subjects = {
+                    method.name: method.missing,
+                    label: unavailable,
+                    kind.key: kind.unavailable(),
+                }
+                subject = next(filter(subjects.get, subjects), None)
+                if subject is not None:
+                    reason = subjects[subject]
                     gap = Gap(name, method.name, label, epsilon, reason, subject)
                     gaps.append(gap)
                     continue
-                delta = None
-                if accepts_parameter(method.target, "delta"):
-                    delta = compute_delta(sweep.delta, info.n)
+                has_delta = accepts_parameter(method.target, "delta")
                 cell = Cell(
                     method=method.name,
                     target=method.target,
@@ -290,8 +290,8 @@ def expand_sweep(
                     dataset=dataset,
                     preprocessing=choose_preprocessing(source, sweep.preprocessing),
                     k=info.k if k is None else k,
-                    epsilon=None if epsilon is None else float(epsilon),
-                    delta=delta,
+                    epsilon=epsilon,
+                    delta=compute_delta(sweep.delta, info.n) if has_delta else None,
                     path=source["path"],
                     columns=source["columns"],
                     label_column=source["label"],
@@ -367,9 +367,8 @@ def find_method(entry: Mapping) -> Method:
     style = {key: entry[key] for key in STYLE if key in entry}
     for key, value in style.items():
         TEXT.require(f"method.{key}", value)
-    others = entry.keys() - {"name", "_target_", *STYLE}
-    params = {key: entry[key] for key in entry if key in others}
-    require_params(params)
+    others = {"name", "_target_", *STYLE}
+    params = {key: entry[key] for key in entry if key not in others}
     try:
         method = load_method(target)
     except ValueError as error:

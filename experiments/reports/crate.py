@@ -24,16 +24,6 @@ from pkm.files import atomic_write
 METADATA = "ro-crate-metadata.json"
 WORKFLOW = "sweeps.yaml"
 README = "README.md"
-README_TEMPLATE = """# $name
-
-Made by `$command`.
-
-- `index.html`: the report, which opens without a network
-- `figures/`: pictures as PNG and PDF, and as JSON where each comes from
-- `tables/`: the numbers of the figures and the evidence of each claim
-- `sweeps.yaml`: what was run
-- `ro-crate-metadata.json`: all of this for machines (RO-Crate, profile Workflow Run)
-"""
 #: Keys of the origin of a figure, and the columns of rows that have their values.
 ORIGIN_COLUMNS = {
     "sweeps": "sweep",
@@ -45,12 +35,7 @@ ORIGIN_COLUMNS = {
 METHOD_COLUMNS = ["method", "variant", "target", "code"]
 
 
-def write_origins(
-    rows: pd.DataFrame,
-    paper: str,
-    profile: str,
-    folder: Path,
-) -> None:
+def write_origins(rows: pd.DataFrame, paper: str, profile: str, folder: Path) -> None:
     """Write the origin of every picture of a report as ``<name>.json`` beside it."""
     for old in folder.glob("*.json"):
         old.unlink()
@@ -60,11 +45,7 @@ def write_origins(
             write_json(folder / f"{spec.name}.json", origin)
 
 
-def describe_origin(
-    spec: FigureSpec,
-    rows: pd.DataFrame,
-    profile: str,
-) -> dict:
+def describe_origin(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
     """Describe the rows of the sweeps that a figure names; without any, all rows."""
     specs = [spec, *map(spec.part, spec.panels)]
     is_named = rows["sweep"].isin([sweep for panel in specs for sweep in panel.sweep])
@@ -101,41 +82,30 @@ def write_crate(
 ) -> None:
     """Write the metadata of a report folder, its workflow file and a page to read.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the report; all files in it become part of the crate.
-    rows : DataFrame
-    workflow : str
-        The sweeps that were run, as YAML.
-    title, paper, profile : str
-    environment : mapping
-        Versions and machine, as the report prints them.
+    All files of the folder become part of the crate. The workflow are the sweeps that
+    were run, as YAML. The environment has versions and the machine, as the report
+    prints them.
     """
-    name = f"{title}: report on stored results ({profile})"
-    command = f"pkm reproduce paper={paper} profile={profile}"
-    page = Template(README_TEMPLATE).substitute(name=name, command=command)
-    atomic_write(folder / WORKFLOW, workflow.encode())
-    atomic_write(folder / README, page.encode())
-    files = describe_files(folder)
-    data = describe_data(rows)
     seconds = rows.groupby("cell")[["fit_seconds", "metric_seconds"]].transform("sum")
     started = (rows["finished"] - seconds.sum(axis=1)).min()
-    started, ended = (
-        datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
-        for moment in (started, rows["finished"].max())
-    )
     metadata = {
-        "name": name,
+        "name": f"{title}: report on stored results ({profile})",
         "n_cells": str(rows["cell"].nunique()),
-        "command": command,
+        "command": f"pkm reproduce paper={paper} profile={profile}",
         "paper": paper,
         "commits": ", ".join(sorted(rows["git"].unique())),
         "version": pkm.__version__,
         "profile": profile,
         "environment": json.dumps(environment, ensure_ascii=False, default=str),
-        "started": started,
-        "ended": ended,
+        "started": format_moment(started),
+        "ended": format_moment(rows["finished"].max()),
+    }
+    atomic_write(folder / WORKFLOW, workflow.encode())
+    page = read_template(README).substitute(metadata)
+    atomic_write(folder / README, page.encode())
+    files = describe_files(folder)
+    data = describe_data(rows)
+    references = {
         "files": make_references(files),
         "results": make_references(files.keys() - {WORKFLOW, README}),
         "inputs": make_references(["#profile-value", *data]),
@@ -143,14 +113,24 @@ def write_crate(
     # A value of JSON is one of YAML; the template has the quotes of texts.
     values = {
         key: json.dumps(value, ensure_ascii=False).strip('"')
-        for key, value in metadata.items()
+        for key, value in (metadata | references).items()
     }
-    template = Path(__file__).with_name("crate.yaml").read_text(encoding="utf-8")
-    crate = yaml.safe_load(Template(template).substitute(values))
+    crate = yaml.safe_load(read_template("crate.yaml").substitute(values))
     entities = {entity["@id"]: entity for entity in crate["@graph"]}
-    for entity in (*data.values(), *files.values()):
-        entities[entity["@id"]] = entity | entities.get(entity["@id"], {})
+    for name, entity in (data | files).items():
+        entities[name] = entity | entities.get(name, {})
     write_json(folder / METADATA, crate | {"@graph": list(entities.values())})
+
+
+def format_moment(seconds: float) -> str:
+    """Write seconds since 1970 as a moment of UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def read_template(name: str) -> Template:
+    """Read a template, which has names after dollar signs."""
+    path = Path(__file__).with_name("templates") / name
+    return Template(path.read_text(encoding="utf-8"))
 
 
 def describe_files(folder: Path) -> dict[str, dict]:

@@ -4,15 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from pandas.core.groupby import DataFrameGroupBy
 from scipy import stats
 
 from pkm.analysis.tables.inference import holm
-from pkm.experiments.store.cell_tables import (
-    MUST_MATCH,
-    PROVENANCE,
-    read_values,
-)
+from pkm.experiments.store.cell_tables import MUST_MATCH, PROVENANCE, read_values
 from pkm.experiments.store.store import Store
 
 SAME = "same bits"
@@ -28,13 +23,7 @@ ROUNDING = 1e-9
 
 
 def compare(stores: Sequence[Store], cells: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Compare two stores, A and B.
-
-    Parameters
-    ----------
-    stores : sequence of Store
-    cells : sequence of DataFrame
-        Of each store, from `read_cells`.
+    """Compare two stores, A and B, whose cells are from `read_cells`.
 
     Returns
     -------
@@ -85,12 +74,8 @@ def require_equal(pairs: pd.DataFrame, name: str) -> None:
 def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     """Compare the values of pairs of cells on the seeds that both have, by t tests.
 
-    If only one cell has a value, the difference is no sampling error.
-
-    Parameters
-    ----------
-    a, b : DataFrame
-        One column per metric, indexed by pair and seed.
+    If only one cell has a value, the difference is no sampling error. `a` and `b` have
+    one column per metric, and are indexed by pair and seed.
 
     Returns
     -------
@@ -101,44 +86,36 @@ def compare_values(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
     pairs = a.index.union(b.index).unique("pair")
     shared = a.index.intersection(b.index)
     metrics = a.columns.union(b.columns, sort=False)
-    a, b = (values.reindex(index=shared, columns=metrics) for values in (a, b))
-    bits = compare_bits(a.to_numpy(), b.to_numpy())
-    differs = group(pd.DataFrame(~bits, shared, metrics)).any()
+    values = pd.DataFrame(
+        {
+            name: table.reindex(index=shared, columns=metrics).stack(future_stack=True)
+            for name, table in {"mean_a": a, "mean_b": b}.items()
+        }
+    )
+    left, right = values.to_numpy().T
+    values["differs"] = ~compare_bits(left, right)
+    values["change"] = subtract(left, right)
+    by_metric = values.replace([-np.inf, np.inf], np.nan).groupby(
+        level=[0, 2], sort=False
+    )
 
     # Without variance the mean decides.
-    change = pd.DataFrame(subtract(a.to_numpy(), b.to_numpy()), shared, metrics)
-    groups = group(change.where(np.isfinite(change)))
-    mean, n = groups.mean(), groups.count()
-    t = mean.abs() / groups.std() * np.sqrt(n)
-    p = pd.DataFrame(2 * stats.t.sf(t, n - 1), t.index, metrics).mask(mean == 0, 1.0)
-    is_lost = group(np.isfinite(a)).any() != group(np.isfinite(b)).any()
-    p = p.mask(is_lost, 0.0).where(differs).to_numpy(copy=True)
-    is_tested = ~np.isnan(p)
-    p[is_tested] = holm(p[is_tested])
+    tests = by_metric[["mean_a", "mean_b", "change"]].mean()
+    tests["differs"] = by_metric["differs"].any()
+    n = by_metric["change"].count()
+    t = tests["change"].abs() / by_metric["change"].std() * np.sqrt(n)
+    p = pd.Series(2 * stats.t.sf(t, n - 1), tests.index).mask(tests["change"] == 0, 1.0)
+    is_lost = tests["mean_a"].isna() != tests["mean_b"].isna()
+    p = p.mask(is_lost, 0.0).where(tests["differs"]).dropna()
+    tests["p"] = pd.Series(holm(p), p.index)
 
     # The surest metric of each pair; without a test, the first one that differs.
-    surest = np.where(is_tested, p, np.where(differs, 2, 3)).argmin(axis=1)
-    line = np.arange(len(p))
-    p = p[line, surest]
-    states = [~differs.any(axis=1), np.isnan(p), p <= LEVEL]
-    mean_a, mean_b = (
-        group(values.where(np.isfinite(values))).mean().to_numpy()[line, surest]
-        for values in (a, b)
-    )
-    columns = {
-        "state": np.select(states, [SAME, UNTESTED, MOVED], WITHIN),
-        "metric": metrics.to_numpy()[surest],
-        "mean_a": mean_a,
-        "mean_b": mean_b,
-        "p": p,
-    }
-    compared = pd.DataFrame(columns, differs.index).reindex(pairs)
-    return compared.fillna({"state": UNTESTED})
-
-
-def group(values: pd.DataFrame) -> DataFrameGroupBy:
-    """Group the seeds of each pair of cells."""
-    return values.groupby(level="pair")
+    tests = tests.rename_axis(["pair", "metric"]).reset_index("metric")
+    tests = tests.sort_values(["p", "differs"], ascending=[True, False], kind="stable")
+    surest = tests.groupby(level="pair").head(1).reindex(pairs)
+    states = [surest["differs"].eq(False), surest["p"].isna(), surest["p"] <= LEVEL]
+    state = np.select(states, [SAME, UNTESTED, MOVED], WITHIN)
+    return surest.assign(state=state)[["state", "metric", "mean_a", "mean_b", "p"]]
 
 
 def subtract(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -164,14 +141,10 @@ def compare_bits(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def compare_verdicts(stores: Sequence[Store]) -> dict[str, tuple[str, str]]:
     """Find the claims that the reports of two stores decide differently.
 
-    Returns
-    -------
-    dict of str to (str, str)
-        The verdicts of A and B, by the report and the id of the claim.
+    The verdicts of A and B are by the report and the id of the claim.
     """
     a, b = map(read_verdicts, stores)
-    shared = {name: (a[name], b[name]) for name in a if name in b}
-    return {name: pair for name, pair in shared.items() if pair[0] != pair[1]}
+    return {name: (a[name], b[name]) for name in a if b.get(name, a[name]) != a[name]}
 
 
 def read_verdicts(store: Store) -> dict[str, str]:

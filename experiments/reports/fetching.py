@@ -1,6 +1,7 @@
 """Download the data sets that plans lack, before anything is run."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from rich.console import Console
 
@@ -8,6 +9,7 @@ from pkm import datasets
 from pkm.datasets.downloads import has_network
 from pkm.datasets.fetching import find_missing
 from pkm.experiments.config.groups import is_choice
+from pkm.experiments.console.console import show
 from pkm.experiments.plan.feasibility import why_unavailable
 from pkm.experiments.plan.plan import Plan
 from pkm.experiments.reports.overview import group_by_reason, join_names
@@ -35,10 +37,7 @@ def fetch(
     bool
         Whether a new data set is available: then make the plans again.
     """
-
-    def say(line: str, style: str = "") -> None:
-        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
-
+    say = partial(show, console)
     missing = find_missing(list_missing_names(plans), data_dir)
     names = [entry.name for entry in missing]
     urls = [file.urls[0] for files in missing.values() for file in files if file.urls]
@@ -68,7 +67,5 @@ def list_missing_names(plans: Iterable[Plan]) -> list[str]:
     >>> list_missing_names([Plan("paper", (), tuple(gaps))])
     ['texture']
     """
-    missing = [
-        gap.dataset for plan in plans for gap in (*plan.substitutions, *plan.gaps)
-    ]
+    missing = [gap.dataset for plan in plans for gap in plan.substitutions + plan.gaps]
     return [name for name in dict.fromkeys(missing) if is_choice("dataset", name)]

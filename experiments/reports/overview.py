@@ -1,13 +1,13 @@
 """The content of a plan and its progress, printed on the console."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 from rich.table import Table
 
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.console.console import format_duration
+from pkm.experiments.console.console import format_duration, show
 from pkm.experiments.plan.estimate import estimate_wall_time, make_estimator
 from pkm.experiments.plan.plan import Plan
 from pkm.experiments.plan.sweep import Gap, Substitution
@@ -24,19 +24,7 @@ def show_plan(
     backend: Backend,
     console: Console,
 ) -> None:
-    """Print a dry run: what is stored, what is missing, and an estimated time.
-
-    Parameters
-    ----------
-    plan : Plan
-        The cells to run.
-    store : Store
-        The results so far.
-    backend : Backend
-        The estimate is for this backend.
-    console : rich.console.Console
-        Where to print.
-    """
+    """Print a dry run: what is stored, what is missing, and an estimated time."""
     estimate = make_estimator(store, backend)
     cells = [cell for cell in plan.cells if store.status(cell.key) != "done"]
     estimates = {cell.key: estimate(cell) for cell in cells}
@@ -62,7 +50,7 @@ def show_status(plan: Plan, store: Store, console: Console) -> None:
                 f"{cell.label}: {record.get('error')} "
                 f"(attempts: {record.get('attempts')}; {store.failure_path(cell.key)})"
             )
-            console.print(text, style="red", markup=False, soft_wrap=True)
+            show(console, text, "red")
 
 
 def show_sweeps(
@@ -78,10 +66,9 @@ def show_sweeps(
     table = Table(*headings, title=plan.paper)
     for column in table.columns[1:]:
         column.justify = "right"
-    status = {cell.key: store.status(cell.key) for cell in plan.cells}
     for sweep in plan.sweeps:
         cells = [cell for name, cell in plan.entries if name == sweep]
-        counts = Counter(status[cell.key] for cell in cells)
+        counts = Counter(store.status(cell.key) for cell in cells)
         line = [
             len({cell.dataset_name for cell in cells}),
             len({cell.method for cell in cells}),
@@ -100,9 +87,9 @@ def show_sweeps(
 def show_missing(plan: Plan, console: Console) -> None:
     """Print a plan's gaps, a line per reason, and substitutions, a line per family."""
     for line in describe_gaps(plan.gaps):
-        console.print(f"gap: {line}", style="yellow", markup=False, soft_wrap=True)
+        show(console, f"gap: {line}", "yellow")
     for line in describe_substitutions(plan.substitutions):
-        console.print(f"substitute: {line}", markup=False, soft_wrap=True)
+        show(console, f"substitute: {line}")
 
 
 def describe_gaps(gaps: Iterable[Gap]) -> list[str]:
@@ -118,7 +105,7 @@ def describe_gaps(gaps: Iterable[Gap]) -> list[str]:
     """
     groups = group_by_reason((gap.dataset, gap.reason) for gap in gaps)
     return [
-        f"{join_names(list(dict.fromkeys(names)))} ({len(names)} cells): {reason}"
+        f"{join_names(names)} ({len(names)} cells): {reason}"
         for names, reason in groups
     ]
 
@@ -131,14 +118,11 @@ def group_by_reason(reasons: Iterable[tuple[str, str]]) -> list[tuple[list[str],
     >>> group_by_reason([("s1", "no file s1.txt"), ("s2", "no file s2.txt")])
     [(['s1', 's2'], 'no file NAME.txt')]
     """
-    groups: dict[str, list[str]] = {}
-    originals = {}
+    groups = defaultdict(list)
     for name, reason in reasons:
-        common = reason.replace(name, "NAME")
-        groups.setdefault(common, []).append(name)
-        originals[name] = reason
+        groups[reason.replace(name, "NAME")].append(name)
     return [
-        (names, originals[names[0]] if len(set(names)) == 1 else common)
+        (names, common if len(set(names)) > 1 else common.replace("NAME", names[0]))
         for common, names in groups.items()
     ]
 
@@ -153,22 +137,24 @@ def describe_substitutions(substitutions: Iterable[Substitution]) -> list[str]:
     >>> describe_substitutions([substitution])
     ['g2-{d}-{sd} as g2-{d}-{sd}-generated, because the file is not available: g2-2-10']
     """
-    families: dict[str, dict[str, None]] = {}
+    families = defaultdict(list)
     for substitution in substitutions:
-        families.setdefault(substitution.family, {})[substitution.dataset] = None
+        families[substitution.family].append(substitution.dataset)
     return [
-        f"{family}, because the file is not available: {join_names(list(names))}"
+        f"{family}, because the file is not available: {join_names(names)}"
         for family, names in families.items()
     ]
 
 
-def join_names(names: Sequence[str]) -> str:
-    """Join names; of many, only the first ones.
+def join_names(names: Iterable[str]) -> str:
+    """Join distinct names; of many, only the first ones.
 
     Examples
     --------
     >>> join_names([str(number) for number in range(12)])
     '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more'
     """
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return ", ".join(names[:NAMES_SHOWN]) + more
+    distinct = list(dict.fromkeys(names))
+    joined = ", ".join(distinct[:NAMES_SHOWN])
+    n_more = len(distinct) - NAMES_SHOWN
+    return f"{joined} and {n_more} more" if n_more > 0 else joined

@@ -19,9 +19,9 @@ from pkm.experiments.cell.environment import describe_environment, describe_sour
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import require_choices
 from pkm.experiments.config.settings import to_list
-from pkm.experiments.console.console import format_duration
+from pkm.experiments.console.console import format_duration, show
 from pkm.experiments.plan.estimate import estimate_costs, estimate_wall_time
-from pkm.experiments.plan.plan import Plan, make_plan
+from pkm.experiments.plan.plan import Plan, make_plan, warn_seeded_noise
 from pkm.experiments.plan.sweep import apply_profile
 from pkm.experiments.reports.crate import write_crate, write_origins
 from pkm.experiments.reports.fetching import fetch
@@ -32,6 +32,9 @@ from pkm.experiments.reports.overview import (
     show_status,
 )
 from pkm.experiments.store.store import Store
+
+#: Verbs that run cells; None stands for run, then report.
+RUN_VERBS = (None, "run", "retry")
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,9 @@ def make_requests(
         If a configuration is wrong; nothing has been downloaded or written then.
     """
     requests = [make_request(paper, config) for paper in papers]
-    runs = config.fetch and config.verb in (None, "run", "retry")
-    if runs and fetch(
-        [request.selection for request in requests], config.data, console
-    ):
+    plans = [request.selection for request in requests]
+    is_run = config.fetch and config.verb in RUN_VERBS
+    if is_run and fetch(plans, config.data, console):
         requests = [make_request(paper, config) for paper in papers]
     return requests
 
@@ -106,8 +108,8 @@ def estimate_absent(
     """
     store = Store(config.results)
     attempted = store.list_attempted()
-    cells = {cell.key: cell for request in requests for cell in request.selection.cells}
-    absent = [cell for key, cell in cells.items() if key not in attempted]
+    cells = [cell for request in requests for cell in request.selection.cells]
+    absent = [cell for cell in cells if cell.key not in attempted]
     return estimate_costs(absent, store, Backend(**config.backend))
 
 
@@ -178,25 +180,55 @@ def run_cheapest(
         )
 
 
-def check_reports(requests: Sequence[Request]) -> None:
-    """Check figures and claims of papers before hours of work.
+def reproduce_papers(
+    requests: Sequence[Request],
+    config: DictConfig,
+    console: Console,
+) -> bool:
+    """Carry out the key ``verb`` for papers; return whether a cell has failed.
 
     Raises
     ------
     ValueError
-        If a figure or a claim is malformed.
+        If a report is requested, and a figure or a claim is malformed: before hours of
+        work.
     """
-    from pkm.analysis.pages.report import check_figures_and_claims
+    started = time.perf_counter()
+    if config.verb in RUN_VERBS:
+        cells = [cell for request in requests for cell in request.selection.cells]
+        warn_seeded_noise(cells, console)
+    if len(requests) > 1:
+        costs = estimate_absent(requests, config)
+        requests = order_by_cost(requests, costs, config.backend.jobs)
+        if config.verb in (None, "run"):
+            run_cheapest(requests, costs, config, console)
+    papers = [request.plan.paper for request in requests]
+    is_reported = config.verb in (None, "report")
+    if is_reported:
+        from pkm.analysis.pages.report import check_figures_and_claims
 
-    for request in requests:
-        check_figures_and_claims(request.plan.paper)
+        for paper in papers:
+            check_figures_and_claims(paper)
+    failed = []
+    for number, request in enumerate(requests, 1):
+        if len(requests) > 1:
+            line = f"paper {number} of {len(papers)}: {request.plan.paper}"
+            show(console, line, "bold")
+        failed.append(reproduce(request, config, console))
+    index_page = Path(config.results) / "reports" / "index.html"
+    if is_reported and index_page.is_file():
+        table = make_summary_table(index_page.parent, papers, config.profile.name)
+        console.print(table)
+        seconds = format_duration(time.perf_counter() - started)
+        show(console, f"all reports, after {seconds}: {index_page.resolve()}")
+    return any(failed)
 
 
 def reproduce(
     request: Request,
     config: DictConfig,
     console: Console,
-) -> int:
+) -> bool:
     """Carry out the key ``verb`` for one paper: by default run, then report.
 
     Parameters
@@ -209,8 +241,8 @@ def reproduce(
 
     Returns
     -------
-    int
-        0, or 1 if cells of the plan have failed.
+    bool
+        Whether cells of the plan have failed.
 
     Raises
     ------
@@ -218,17 +250,17 @@ def reproduce(
         If the results folder cannot be written.
     """
     verb = config.verb
-    cells = request.selection.cells
+    plan = request.selection
     store = Store(config.results)
     if verb == "plan":
-        show_plan(request.selection, store, Backend(**config.backend), console)
-        return 0
+        show_plan(plan, store, Backend(**config.backend), console)
+        return False
     if verb == "status":
-        show_status(request.selection, store, console)
-        return 0
+        show_status(plan, store, console)
+        return False
     folder = None
     if verb != "report":
-        run_missing(request.selection, store, config, console, again=verb == "retry")
+        run_missing(plan, store, config, console, again=verb == "retry")
     if verb in (None, "report"):
         folder = report(request, store, config, console)
     # Without a results folder there is nothing to show.
@@ -238,9 +270,14 @@ def reproduce(
 
         profile = config.profile.name
         sync_after_run(
-            request.plan, store, config, console, profile=profile, report=folder
+            request.plan,
+            store,
+            config,
+            console,
+            profile=profile,
+            report=folder,
         )
-    return int(any(store.status(cell.key) == "failed" for cell in cells))
+    return any(store.status(cell.key) == "failed" for cell in plan.cells)
 
 
 def select_sweeps(
@@ -257,7 +294,7 @@ def select_sweeps(
     """
     if config.sweeps is None:
         return plan
-    names = to_list(OmegaConf.to_container(config, resolve=True)["sweeps"])
+    names = to_list(OmegaConf.to_container(config)["sweeps"])
     require_choices("sweep", names, list(paper["sweeps"]))
     return Plan(
         plan.paper,
@@ -287,21 +324,22 @@ def run_missing(
     failed = {cell.key for cell in absent if store.status(cell.key) == "failed"}
     waiting = [cell for cell in absent if (cell.key in failed) == again]
     if failed and not again:
-        console.print(
+        show(
+            console,
             f"{len(failed)} cells failed before and are left alone "
             "(`retry` runs them again)",
-            style="red",
+            "red",
         )
     if plan.gaps:
-        names = join_names(list(dict.fromkeys(gap.subject for gap in plan.gaps)))
-        console.print(
+        names = join_names(gap.subject for gap in plan.gaps)
+        show(
+            console,
             f"not available: {names}; "
             "`status` and the report say what is missing and why",
-            style="yellow",
-            markup=False,
+            "yellow",
         )
     for line in describe_substitutions(plan.substitutions):
-        console.print(f"substitute: {line}", markup=False, soft_wrap=True)
+        show(console, f"substitute: {line}")
     costs = estimate_costs(waiting, store, backend)
     seconds = format_duration(estimate_wall_time(costs, waiting, backend.jobs))
     console.print(
@@ -326,10 +364,14 @@ def run_missing(
     for outcome in outcomes:
         if outcome.status == "failed":
             failure = f"{labels[outcome.key]}: {outcome.error}"
-            console.print(failure, style="red", markup=False)
+            show(console, failure, "red")
 
 
-def make_summary_table(folder: Path, papers: Sequence[str], profile: str) -> Table:
+def make_summary_table(
+    folder: Path,
+    papers: Sequence[str],
+    profile: str,
+) -> Table:
     """Make a table of the verdicts of papers' reports, and of what these lack."""
     from pkm.analysis.pages.index_page import read_summaries
 
@@ -355,7 +397,7 @@ def report(
     profile = config.profile
     rows = plan.read_rows(store)
     if rows.empty:
-        console.print("nothing is stored for this plan yet: no report", style="yellow")
+        show(console, "nothing is stored for this plan yet: no report", "yellow")
         return None
     store.check_writable()
     out = store.report_folder(plan.paper, profile.name)
@@ -387,5 +429,5 @@ def report(
         environment=metadata,
     )
     index_page.build(out.parent)
-    console.print(f"report: {Path(index).resolve()}", soft_wrap=True)
+    show(console, f"report: {Path(index).resolve()}")
     return Path(index).parent

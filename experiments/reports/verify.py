@@ -24,16 +24,13 @@ def find_target(name: str) -> Target:
     }
     targets |= {claim.id: claim for claim in read_claims(paper)["claims"]}
     if name not in targets:
-        raise ValueError(
-            f"no claim or figure is called {name!r}{suggestion(name, targets)}"
-        )
+        hint = suggestion(name, targets)
+        raise ValueError(f"no claim or figure is called {name!r}{hint}")
     return targets[name]
 
 
 def evaluate(
-    target: Target,
-    rows: pd.DataFrame,
-    missing: pd.DataFrame,
+    target: Target, rows: pd.DataFrame, missing: pd.DataFrame
 ) -> tuple[str, pd.DataFrame]:
     """Evaluate a claim, or compute the numbers of a figure, on the rows of a plan.
 
@@ -53,9 +50,7 @@ def evaluate(
 
 
 def select_needed(
-    target: Target,
-    rows: pd.DataFrame,
-    missing: pd.DataFrame,
+    target: Target, rows: pd.DataFrame, missing: pd.DataFrame
 ) -> pd.DataFrame:
     """Return the rows that a claim or figure needs; none if it has no result.
 

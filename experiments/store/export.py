@@ -61,7 +61,8 @@ def write_rows(store: Store, folder: Path) -> pd.DataFrame:
     for column in map(BY_NAME.__getitem__, rows):
         values = table[column.name]
         if column.dtype not in FIELD_TYPES:
-            values = [write_json(value) for value in values.to_pylist()]
+            cells = values.to_pylist()
+            values = [None if cell is None else json.dumps(cell) for cell in cells]
         flat[column.name] = values
         field = {
             "name": column.name,
@@ -80,11 +81,6 @@ def write_rows(store: Store, folder: Path) -> pd.DataFrame:
     return rows
 
 
-def write_json(value: object) -> str | None:
-    """Write a nested value as JSON."""
-    return None if value is None else json.dumps(value)
-
-
 def extract_centers(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the released centers of rows that keep them, in the units of the data.
 
@@ -98,11 +94,7 @@ def extract_centers(rows: pd.DataFrame) -> pd.DataFrame:
     return lines.reset_index(drop=True).join(coordinates.add_prefix("x"))
 
 
-def write_centers(
-    store: Store,
-    keys: Sequence[str],
-    path: Path,
-) -> int:
+def write_centers(store: Store, keys: Sequence[str], path: Path) -> int:
     """Write the centers of some cells as CSV or Parquet; return how many there are."""
     is_known = path.suffix in (".csv", ".parquet")
     require(is_known, "output", str(path), "a file that ends in .csv or .parquet")
@@ -120,12 +112,10 @@ def write_centers(
 def write_table(table: pa.Table, path: Path, mode: int) -> None:
     """Write a table as CSV, packed or not, or as Parquet, by the ending of the file."""
     buffer = io.BytesIO()
-    if path.suffix == ".csv":
-        table.to_pandas().to_csv(buffer, index=False)
-    elif path.suffix == ".gz":
-        # Without a time equal rows make equal files.
-        packed = {"method": "gzip", "mtime": 0}
-        table.to_pandas().to_csv(buffer, index=False, compression=packed)
-    else:
+    if path.suffix == ".parquet":
         pq.write_table(table, buffer)
+    else:
+        # Without a time equal rows make equal files.
+        packed = {"method": "gzip", "mtime": 0} if path.suffix == ".gz" else None
+        table.to_pandas().to_csv(buffer, index=False, compression=packed)
     atomic_write(path, buffer.getvalue(), mode)

@@ -5,7 +5,9 @@ each cell. Rows of a file that has changed since, or is gone, are not used. If t
 is absent or damaged, reading takes longer, and no row is lost.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,13 +17,13 @@ import pyarrow.parquet as pq
 from pkm.arrow import check_table
 from pkm.files import read_with_checksum, write_with_checksum
 
-#: Columns of the cache beside those of the rows: size in bytes and time of modification
-#: in ns of the cell's file.
-FILE_COLUMNS = ["file_size", "file_time"]
+#: Metadata of the cache: size in bytes and time of modification in ns of the file of
+#: each cell, as JSON.
+FILE_STATS = b"file_stats"
 
 
 def read_file_stats(
-    keys: Sequence[str],
+    keys: Iterable[str],
     find_path: Callable[[str], Path],
 ) -> dict[str, tuple[int, int]]:
     """Return size and time of the files of those cells that have one, by key."""
@@ -41,41 +43,42 @@ class RowCache:
 
     Parameters
     ----------
-    path : Path
+    path : Path or None
         File of the cache. One that is absent, unreadable or damaged holds no cell.
     find_path : callable
         Key of a cell to the path of its file.
-
-    Attributes
-    ----------
-    keys : set of str
-        Its cells.
     """
 
-    def __init__(self, path: Path, find_path: Callable[[str], Path]):
+    def __init__(
+        self,
+        path: Path | None,
+        find_path: Callable[[str], Path],
+    ):
         self.path = path
-        self.keys: set[str] = set()
-        try:
-            content = read_with_checksum(path)
-        except OSError:
-            return
+        self.file_stats: dict[str, Sequence[int]] = {}
+        content = None
+        with suppress(OSError):
+            content = path and read_with_checksum(path)
         if content is None:
             return
         self.file = pq.ParquetFile(pa.BufferReader(content))
         try:
-            check_table(self.file.schema_arrow.empty_table().drop_columns(FILE_COLUMNS))
-        except (KeyError, ValueError):
+            check_table(self.file.schema_arrow.empty_table())
+            cached = json.loads(self.file.metadata.metadata[FILE_STATS])
+        except (KeyError, TypeError, ValueError):
             # Another version wrote it.
             return
-        index = self.file.read(["cell", *FILE_COLUMNS]).group_by(
-            ["cell", *FILE_COLUMNS]
-        )
-        cached = index.aggregate([]).to_pylist()
-        file_stats = read_file_stats([row["cell"] for row in cached], find_path)
-        for row in cached:
-            key = row["cell"]
-            if file_stats.get(key) == (row["file_size"], row["file_time"]):
-                self.keys.add(key)
+        current = read_file_stats(cached, find_path)
+        self.file_stats = {
+            key: stats
+            for key, stats in cached.items()
+            if current.get(key) == tuple(stats)
+        }
+
+    @property
+    def keys(self) -> Set[str]:
+        """Its cells."""
+        return self.file_stats.keys()
 
     def read(
         self,
@@ -116,20 +119,19 @@ class RowCache:
         OSError
             If it cannot be written.
         """
-        parts = []
-        for key, table in tables.items():
-            for name, value in zip(FILE_COLUMNS, file_stats[key], strict=True):
-                table = table.append_column(name, pa.repeat(value, table.num_rows))
-            parts.append(table)
+        parts = list(tables.values())
         if self.keys:
             parts.append(self.read(sorted(self.keys)))
         rows = pa.concat_tables(parts, promote_options="permissive")
+        stats = self.file_stats | {key: file_stats[key] for key in tables}
         sink = pa.BufferOutputStream()
-        pq.write_table(
-            rows,
+        with pq.ParquetWriter(
             sink,
+            rows.schema,
             compression="zstd",
             write_statistics=False,
             store_schema=False,
-        )
+        ) as writer:
+            writer.write_table(rows)
+            writer.add_key_value_metadata({FILE_STATS: json.dumps(stats)})
         write_with_checksum(self.path, sink.getvalue().to_pybytes())

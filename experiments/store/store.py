@@ -96,11 +96,20 @@ class Store:
         ResultsNotWritable
             If the folder cannot be created or written.
         """
+        with self._explain_unwritable():
+            tempfile.TemporaryFile(dir=self.root).close()
+
+    @contextlib.contextmanager
+    def _explain_unwritable(self) -> Iterator[None]:
+        """Make the folder for a block, and say what to do if it cannot be written."""
         try:
             create_owner_folder(self.root)
-            tempfile.TemporaryFile(dir=self.root).close()
+            yield
         except OSError as error:
-            raise self._explain_unwritable(error) from error
+            raise ResultsNotWritable(
+                f"results={str(self.root)!r} cannot be written ({error.strerror}): "
+                "give a folder that can be, e.g. results=/tmp/results"
+            ) from error
 
     @contextlib.contextmanager
     def made_unless_refused(self) -> Iterator[None]:
@@ -167,7 +176,6 @@ class Store:
         self,
         cell: Cell,
         error: BaseException,
-        attempts: int,
     ) -> None:
         """Record that a cell failed: the error, its traceback, and the attempts so far.
 
@@ -176,9 +184,7 @@ class Store:
         cell : Cell
             Which cell.
         error : exception
-            The error that ended it.
-        attempts : int
-            How often it was tried in all, this time included.
+            The error that ended this attempt.
         """
         record = {
             "cell": cell.key,
@@ -186,13 +192,14 @@ class Store:
             "identity": cell.identity(),
             "error": f"{type(error).__name__}: {error}",
             "traceback": "".join(traceback.format_exception(error)),
-            "attempts": attempts,
+            "attempts": 1,
             "host": socket.gethostname(),
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         self._write_record(cell, record)
 
     def _write_record(self, cell: Cell, record: dict) -> None:
+        record["attempts"] += self.read_failure(cell.key).get("attempts", 0)
         content = json.dumps(record, indent=2, ensure_ascii=False).encode()
         self._write_bytes(self.failure_path(cell.key), content, choose_mode(cell))
 
@@ -203,7 +210,12 @@ class Store:
         path.unlink()
         return content
 
-    def write_file(self, cell: Cell, content: bytes, status: str) -> None:
+    def write_file(
+        self,
+        cell: Cell,
+        content: bytes,
+        status: str,
+    ) -> None:
         """Store the file that another store has of a cell.
 
         Parameters
@@ -224,9 +236,7 @@ class Store:
             self._write_bytes(self.path(cell.key), content, choose_mode(cell))
             self.failure_path(cell.key).unlink(missing_ok=True)
             return
-        record = json.loads(content)
-        record["attempts"] += self.read_failure(cell.key).get("attempts", 0)
-        self._write_record(cell, record)
+        self._write_record(cell, json.loads(content))
 
     @contextlib.contextmanager
     def mark_running(self, key: str) -> Iterator[None]:
@@ -252,11 +262,11 @@ class Store:
         Cells that another process is running are among them.
         """
         times = {}
-        for path in self.root.glob("cells/??/*.begun"):
+        for key, path in self._list_files(".begun").items():
             # Another process may have ended it in the meantime.
             with contextlib.suppress(FileNotFoundError):
-                times[path.stem] = path.stat().st_mtime_ns
-        return sorted(times, key=lambda key: times[key])
+                times[key] = path.stat().st_mtime_ns
+        return sorted(times, key=times.__getitem__)
 
     def status(self, key: str) -> str:
         """Return the status of a cell without reading its rows.
@@ -349,8 +359,8 @@ class Store:
         keys = list(dict.fromkeys(keys))
         cache, tables = self._open_cache(keys, columns)
         parts = list(tables.values())
-        cached_keys = [key for key in keys if cache and key in cache.keys]
-        if cache and cached_keys:
+        cached_keys = [key for key in keys if key in cache.keys]
+        if cached_keys:
             parts.append(cache.read(cached_keys, columns))
         if not parts:
             return None
@@ -369,25 +379,23 @@ class Store:
         self,
         keys: Sequence[str],
         columns: list[str] | None,
-    ) -> tuple[RowCache | None, dict[str, pa.Table]]:
+    ) -> tuple[RowCache, dict[str, pa.Table]]:
         """Open the row cache, and read the cells that it lacks.
 
         If they are many, the cache is written anew.
 
         Returns
         -------
-        cache : RowCache or None
-            None for few keys.
+        cache : RowCache
+            Without any cell for few keys.
         tables : dict of str to Table
             Rows of those `keys` that are done and not in the cache, with at least
             `columns`.
         """
-        cache = None
-        others = keys
-        if len(keys) > MAX_UNCACHED:
-            cache = RowCache(self.root / "cells" / CACHE_NAME, self.path)
-            done = self._list_files(".parquet")
-            others = [key for key in keys if key in done and key not in cache.keys]
+        is_used = len(keys) > MAX_UNCACHED
+        path = self.root / "cells" / CACHE_NAME
+        cache = RowCache(path if is_used else None, self.path)
+        others = [key for key in keys if key not in cache.keys]
         file_stats = read_file_stats(others, self.path)
         is_outdated = len(file_stats) > MAX_UNCACHED
         read_columns = None if is_outdated else columns
@@ -395,7 +403,7 @@ class Store:
             tables = pool.map(lambda key: self.read_cell(key, read_columns), file_stats)
             pairs = zip(file_stats, tables, strict=True)
             tables = {key: table for key, table in pairs if table is not None}
-        if cache and is_outdated and tables:
+        if is_outdated and tables:
             # Rows in a folder that cannot be written are read from the cells every
             # time.
             with contextlib.suppress(OSError):
@@ -409,7 +417,7 @@ class Store:
         """
         keys = set(keys)
         cache, tables = self._open_cache(sorted(keys), None)
-        return tables.keys() | (keys & cache.keys if cache else set())
+        return tables.keys() | (keys & cache.keys)
 
     def list_attempted(self) -> set[str]:
         """Return the keys of all cells that are done or failed."""
@@ -431,17 +439,8 @@ class Store:
         content: bytes | memoryview,
         mode: int,
     ) -> None:
-        try:
-            create_owner_folder(self.root)
+        with self._explain_unwritable():
             atomic_write(path, content, mode)
-        except OSError as error:
-            raise self._explain_unwritable(error) from error
-
-    def _explain_unwritable(self, error: OSError) -> ResultsNotWritable:
-        return ResultsNotWritable(
-            f"results={str(self.root)!r} cannot be written ({error.strerror}): "
-            "give a folder that can be, e.g. results=/tmp/results"
-        )
 
     def read_cell(
         self,
@@ -473,11 +472,10 @@ def choose_mode(cell: Cell) -> int:
 
 def quarantine(path: Path) -> None:
     """Rename a damaged file to ``*.corrupt``, numbered if need be: it is not read."""
-    target = path.with_name(path.name + ".corrupt")
-    for number in itertools.count(1):
-        if not target.exists():
-            break
-        target = path.with_name(f"{path.name}.{number}.corrupt")
+    number = itertools.count(1)
+    target = path.with_name(f"{path.name}.corrupt")
+    while target.exists():
+        target = path.with_name(f"{path.name}.{next(number)}.corrupt")
     # A second process may have set it aside in the meantime; then there is nothing left
     # to do.
     with contextlib.suppress(FileNotFoundError):

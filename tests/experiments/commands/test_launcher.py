@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import slurm
+from joblib.externals.loky import get_reusable_executor
 from swept_rows import SWEEP, rows
 
 from pkm.experiments.commands import reproduce
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.integration
     ],
 )
 def test_all_launchers_give_the_same_rows(call, launcher):
+    # Workers of joblib keep the folder of the test that started them.
+    get_reusable_executor().shutdown()
     assert call(*SWEEP)[0] == 0
     os.rename("results", "cells")
     assert call(*SWEEP, f"hydra/launcher={launcher}")[0] == 0

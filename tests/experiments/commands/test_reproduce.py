@@ -129,7 +129,7 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
         kind=Central(),
     )
     failed_cell.__dict__["key"] = key
-    store.write_failure(failed_cell, RuntimeError("the power failed"), 2)
+    store.write_failure(failed_cell, RuntimeError("the power failed"))
     code, out = call_verb("status")
     assert "the power failed" in out
     code, out = call_verb("run")

@@ -32,11 +32,6 @@ def paper(**sweep):
     return {"name": "test", "sweeps": {"only": base | sweep}}
 
 
-def test_scopes_of_columns_follow_the_removals():
-    assert cell().kind.scopes == ("unlearning",)
-    assert cell(removals=2, timing=True).kind.scopes == ("unlearning", "removals")
-
-
 def plan(**sweep):
     return make_plan(paper(**sweep), {"name": "paper", "seeds": 2})
 

@@ -8,8 +8,8 @@ from pkm.analysis.claims.claim import papers_with_claims, read_claims
 from pkm.analysis.tables.study import SeedMatrix
 from pkm.experiments.mlflow.run_records import (
     average_methods,
-    compute_interval,
     find_sweeps,
+    list_values,
     name_runs,
 )
 
@@ -17,8 +17,10 @@ from pkm.experiments.mlflow.run_records import (
 @pytest.mark.statistical
 def test_interval_has_the_stated_coverage():
     values = np.random.default_rng(0).normal(size=(20, 1000))
-    columns = dict(compute_interval("x", values))
-    is_covered = (np.array(columns["x_lo"]) <= 0) & (np.array(columns["x_hi"]) >= 0)
+    cells = pd.DataFrame({"cell": range(1000), "epsilon": 1.0})
+    matrix = SeedMatrix("x", cells, np.arange(20), values, np.zeros(1000))
+    columns = list_values("x", matrix).pivot(index="cell", columns="metric", values="value")
+    is_covered = (columns["x_lo"] <= 0) & (columns["x_hi"] >= 0)
     # A binomial(1000, 0.95) variable has standard deviation 6.9; 5 of them are left once in 10^6.
     assert abs(is_covered.sum() - 950) < 5 * 6.9
 
@@ -29,8 +31,8 @@ def matrix_of(*pairs, values):
 
 
 def averages(*pairs, values):
-    values_found = average_methods(matrix_of(*pairs, values=values), "nicv")
-    return {value.metric: value.value for value in values_found}
+    found = average_methods(matrix_of(*pairs, values=values), "nicv")
+    return dict(zip(found["metric"], found["value"], strict=True))
 
 
 def test_averages_are_over_the_data_sets_that_all_methods_have():

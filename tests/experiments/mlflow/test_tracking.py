@@ -80,7 +80,7 @@ def runs(location, paper="mini", **tags):
     with open_client(location.uri) as client:
         experiment = client.get_experiment_by_name(paper)
         assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
-        return list(RunWriter(client, experiment.experiment_id).search(tags))
+        return list(RunWriter(client, paper, "").search(tags))
 
 
 def history(location, run, metric):

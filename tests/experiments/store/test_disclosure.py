@@ -104,7 +104,7 @@ def test_files_of_restricted_cells_are_for_their_owner_alone(own_file, tmp_path)
     public = cell_of(None, "iris")
     for cell in (own, public):
         store.write(cell, execute(cell))
-        store.write_failure(cell, ValueError("by design"), 1)
+        store.write_failure(cell, ValueError("by design"))
     for path in (store.path(own.key), store.failure_path(own.key)):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     for path in (store.path(public.key), store.failure_path(public.key)):

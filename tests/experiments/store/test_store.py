@@ -157,7 +157,8 @@ def test_failure_is_a_status_not_a_result(store):
     try:
         raise ZeroDivisionError("by design")
     except ZeroDivisionError as error:
-        store.write_failure(cell, error, 2)
+        store.write_failure(cell, error)
+        store.write_failure(cell, error)
     assert store.status(cell.key) == "failed"
     assert store.read([cell.key]).empty
     assert "test_failure_is_a_status" in store.read_failure(cell.key).get("traceback", "")
@@ -227,7 +228,7 @@ def test_present_are_the_cells_that_have_a_file(store):
     done, failed, absent = (cell_of(seed) for seed in (0, 10, 20))
     assert store.list_attempted() == set()
     store.write(done, rows_of(done))
-    store.write_failure(failed, ValueError("no"), 1)
+    store.write_failure(failed, ValueError("no"))
     path = store.path(absent.key)
     path.parent.mkdir(exist_ok=True)
     path.with_name(f".{path.name}.1.0.tmp").touch()
