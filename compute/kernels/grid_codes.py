@@ -198,9 +198,16 @@ def stable_partition(
     return n_below
 
 
+@njit(cache=True, nogil=True)
 def column_sums(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Sum of the rows ``order`` of integer-valued float32, exact, int64."""
-    return rows[order].sum(axis=0, dtype=np.float64).astype(np.int64)
+    d = rows.shape[1]
+    sums = np.zeros(d)
+    for p in range(order.shape[0]):
+        row = rows[order[p]]
+        for h in range(d):
+            sums[h] += row[h]
+    return sums.astype(np.int64)
 
 
 def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:

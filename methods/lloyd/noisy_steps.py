@@ -16,11 +16,9 @@ from pkm.privacy import (
 )
 
 SUM_SHARE = 0.75  # of the step's epsilon; the rest is for the counts
-# Smallest radius, and largest noise of a mean with a larger radius: in root mean
-# squared distances of a cluster's records from its center. Chosen on generated sets and
-# on s1.
-RADIUS_FACTOR = 2.0
-NOISE_FACTOR = 0.03
+# Radius of a cluster, in root mean squared distances of its records from its center.
+# Chosen on generated sets, of which a third are skewed.
+RADIUS_FACTOR = 3.0
 MIN_RADIUS = 1 / 64  # in half-widths: allows for the error of the center
 
 
@@ -53,7 +51,6 @@ def cluster_radii(
     weights: np.ndarray,
     centers: np.ndarray,
     within_cell: float | np.ndarray,
-    sum_noise: Laplace,
 ) -> np.ndarray:
     """Radii about centers that hold most records, from released weighted points.
 
@@ -66,27 +63,18 @@ def cluster_radii(
     within_cell : float or ndarray of shape (m,)
         Mean squared distance of records from the weighted point that represents them,
         in squared grid steps.
-    sum_noise : Laplace
-        Noise of the step's sums; see :func:`step_noise`.
 
     Returns
     -------
     ndarray of shape (k,), float64
-        In half-widths: the largest radius at which the noise of the mean is at most
-        0.03 root mean squared distances, but at least twice that distance. A cluster
-        without weight has the mean squared distance of all others. Records outside of
-        the radius bias the mean of a skewed cluster, so a large radius is better where
-        noise allows it.
+        In half-widths: three root mean squared distances of the cluster's records. A
+        cluster without weight has the mean squared distance of all others.
 
     Examples
     --------
     >>> points = np.array([[-6554.0], [6554.0]])
-    >>> for weight in (10.0, 1000.0):
-    ...     weights = np.full(2, weight)
-    ...     radii = cluster_radii(points, weights, np.array([[0]]), 0.0, Laplace(4.0))
-    ...     print(radii.round(3))
-    [0.2]
-    [1.061]
+    >>> cluster_radii(points, np.full(2, 10.0), np.array([[0]]), 0.0).round(3).tolist()
+    [0.3]
     """
     # Assign the weighted points; variance of each cluster, in squared grid steps.
     differences = points[:, None, :] - centers[None, :, :]
@@ -99,12 +87,8 @@ def cluster_radii(
     divisors = np.maximum(cluster_weights, 1e-9)
     variances = np.where(cluster_weights > 0, totals / divisors, overall)
 
-    # Noise of a mean: in proportion to the radius over the number of records.
-    d = points.shape[1]
-    noise_per_radius = math.sqrt(d * 2 * sum_noise.scale**2) / divisors
-    factors = np.maximum(RADIUS_FACTOR, NOISE_FACTOR / noise_per_radius)
-    radii = factors * np.sqrt(variances) / SCALE
-    return np.clip(radii, MIN_RADIUS, 2 * math.sqrt(d))
+    radii = RADIUS_FACTOR * np.sqrt(variances) / SCALE
+    return np.clip(radii, MIN_RADIUS, 2 * math.sqrt(points.shape[1]))
 
 
 def shrunken_lloyd_step(

@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from pkm.compute import Symlog
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE
-
-TRIM_FACTOR = 3.0  # largest distance of a leaf that is averaged, in median distances
-TRIM_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -107,51 +103,3 @@ def gather_leaves(grids: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> Leaves
         sides.append(np.full(len(positions), 2 * half_side))
         weights.append(grid_weights)
     return Leaves(*map(np.concatenate, (midpoints, sides, weights)))
-
-
-def trimmed_means(
-    centers: np.ndarray,
-    leaves: Leaves,
-) -> np.ndarray:
-    """Means of clusters of leaves, without leaves that are far from the center.
-
-    Parameters
-    ----------
-    centers : ndarray of shape (k, d), float64
-        In grid steps.
-    leaves : Leaves
-
-    Returns
-    -------
-    ndarray of shape (k, d), float64
-        After three rounds. In each, leaves are assigned to their nearest center. Leaves
-        are averaged if they are at most three times as far from it as the cluster's
-        median record; others are mostly noise. A center without leaves does not move.
-
-    Examples
-    --------
-    >>> midpoints = np.array([[0.0], [20.0], [900.0]])
-    >>> leaves = Leaves(midpoints, np.ones(3), np.array([4.0, 4.0, 1.0]))
-    >>> trimmed_means(np.array([[50.0]]), leaves).tolist()
-    [[10.0]]
-    """
-    # Variance of a record that is uniform in its leaf.
-    within_cell = centers.shape[1] * leaves.sides**2 / 12
-    means = centers.copy()
-    for _ in range(TRIM_ROUNDS):
-        # Assign leaves to their nearest center.
-        squares = cdist(leaves.midpoints, means, "sqeuclidean")
-        nearest = squares.argmin(axis=1)
-        distances = np.sqrt(squares.min(axis=1) + within_cell)
-        for cluster in np.unique(nearest):
-            # Find the distance of the cluster's median record.
-            members = np.flatnonzero(nearest == cluster)
-            members = members[np.argsort(distances[members], kind="stable")]
-            cumulated = np.cumsum(leaves.weights[members])
-            middle = np.searchsorted(cumulated, cumulated[-1] / 2)
-            farthest = TRIM_FACTOR * distances[members[middle]]
-
-            # Average the leaves that are not much farther.
-            near = leaves.take(np.sort(members[distances[members] <= farthest]))
-            means[cluster] = np.average(near.midpoints, axis=0, weights=near.weights)
-    return means

@@ -17,7 +17,7 @@ from pkm.methods.constraints import Integer, Real
 from pkm.methods.lloyd.noisy_steps import cluster_radii, shrunken_lloyd_step, step_noise
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.trees.far_leaves import cut_far_part, find_far_leaves
-from pkm.methods.trees.leaves import gather_leaves, trimmed_means
+from pkm.methods.trees.leaves import gather_leaves
 from pkm.methods.trees.levels import (
     average_with_children,
     find_visible,
@@ -217,18 +217,11 @@ class QuadtreeKMeans(PrivateKMeans):
         leaves = leaves.append(far).or_domain(total)
         linear = leaves.expand(scale)
         centers = linear.cluster(self.n_clusters, self.n_init, curator.public_rng())
-
-        # Make a Lloyd step; without one the centers are only post-processed.
-        has_step = schedule.step_epsilon > 0
-        if not has_step:
-            centers = trimmed_means(centers, linear)
         centers = snap_centers(scale.compress(centers / SCALE) * SCALE)
-        if not has_step:
+        if schedule.step_epsilon == 0:
             return centers[None], 1
         d = curator.n_features
         noise = step_noise(d, schedule.step_epsilon)
         within_cell = d * leaves.sides**2 / 12  # variance of a uniform point
-        radii = cluster_radii(
-            leaves.midpoints, leaves.weights, centers, within_cell, noise[0]
-        )
+        radii = cluster_radii(leaves.midpoints, leaves.weights, centers, within_cell)
         return shrunken_lloyd_step(curator, centers, radii, noise)[None], 2

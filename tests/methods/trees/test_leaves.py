@@ -1,32 +1,44 @@
-"""Leaves: cells in grid steps, and means of their clusters without far ones."""
+"""Leaves: cells in grid steps, on the grid and on a linear scale."""
 
 import numpy as np
+import pytest
 
-from pkm.methods.trees.leaves import Leaves, trimmed_means
+from pkm.compute import Symlog
+from pkm.methods.trees.leaves import Leaves, gather_leaves
+from pkm.privacy import SCALE
 
-
-def test_without_far_leaves_trimmed_means_are_means():
-    rng = np.random.default_rng(3)
-    angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
-    ring = 1000 * np.column_stack([np.cos(angles), np.sin(angles)])
-    leaves = Leaves(ring, np.full(40, 1.0), rng.uniform(1, 2, 40))
-    expected = np.average(ring, axis=0, weights=leaves.weights)
-    np.testing.assert_allclose(trimmed_means(np.zeros((1, 2), int), leaves)[0], expected, atol=1)
+NO_CELLS = np.empty((0, 2), np.int64), np.empty(0)
 
 
-def test_far_leaves_do_not_move_a_tight_cluster():
-    rng = np.random.default_rng(4)
-    tight = rng.normal(size=(50, 2)) * 100
-    far = rng.uniform(20_000, 60_000, (8, 2))
-    weights = np.r_[np.full(50, 10.0), np.full(8, 5.0)]
-    leaves = Leaves(np.r_[tight, far], np.full(58, 10.0), weights)
-    drawn_away = np.average(leaves.midpoints, axis=0, weights=weights)
-    assert np.linalg.norm(drawn_away) > 2000
-    moved = trimmed_means(drawn_away[None].astype(int), leaves)
-    assert np.linalg.norm(moved[0]) < 100
+def test_cells_of_several_grids_have_their_midpoints_and_sides():
+    cells = np.array([[0, 1]]), np.array([3.0])
+    leaves = gather_leaves([(2, *cells), (4, *cells)])
+    assert (leaves.midpoints / SCALE).tolist() == [[-0.5, 0.5], [-0.75, -0.25]]
+    assert (leaves.sides / SCALE).tolist() == [1.0, 0.5]
+    assert leaves.weights.tolist() == [3.0, 3.0]
 
 
-def test_a_center_without_leaves_stays():
-    leaves = Leaves(np.zeros((1, 2)), np.ones(1), np.ones(1))
-    centers = np.array([[5, 5], [900, 900]])
-    assert trimmed_means(centers, leaves).tolist() == [[0, 0], [900, 900]]
+def test_the_domain_is_the_leaf_where_there_is_no_other():
+    leaves = gather_leaves([(8, *NO_CELLS)]).or_domain(7.0)
+    assert leaves.midpoints.tolist() == [[0.0, 0.0]]
+    assert leaves.sides.tolist() == [2 * SCALE]
+    assert leaves.weights.tolist() == [7.0]
+    assert leaves.or_domain(9.0) is leaves
+
+
+def test_leaves_expand_to_the_largest_side_of_their_image():
+    scale = Symlog(100.0, 0.5, by_norm=False)
+    midpoints = np.array([[0.0, 0.9], [-0.5, 0.1]]) * SCALE
+    linear = Leaves(midpoints, np.full(2, 0.1 * SCALE), np.ones(2)).expand(scale)
+    for middle, image, side in zip(midpoints, linear.midpoints, linear.sides, strict=True):
+        corners = np.array([middle - 0.05 * SCALE, middle + 0.05 * SCALE]) / SCALE
+        lower, upper = scale.expand(corners)
+        assert side == pytest.approx((upper - lower).max() * SCALE)
+        np.testing.assert_allclose(image, scale.expand(middle[None] / SCALE)[0] * SCALE)
+
+
+def test_k_means_finds_the_midpoints_of_apart_leaves():
+    midpoints = np.array([[-9.0, 0.0], [-8.0, 0.0], [9.0, 0.0]])
+    leaves = Leaves(midpoints, np.ones(3), np.array([1.0, 3.0, 2.0]))
+    centers = leaves.cluster(2, 3, np.random.default_rng(0))
+    assert sorted(centers.tolist()) == [[-8.25, 0.0], [9.0, 0.0]]
