@@ -1,6 +1,9 @@
 """The update step of noisy Lloyd iterations: new centers on the grid."""
 
+import math
+
 import numpy as np
+from numba import njit, vectorize
 
 from pkm.compute.storage.points import SCALE
 
@@ -10,8 +13,9 @@ KEEP, TRUNCATE, FOLD = range(3)
 _TINY = 1e-9  # records: the published update would divide by zero without it
 
 
-def fold(coordinates: np.ndarray) -> np.ndarray:
-    """Reflect grid coordinates at the borders of the domain until they lie inside.
+@vectorize(cache=True)
+def fold(coordinate: int) -> int:
+    """Reflect a grid coordinate at the borders of the domain until it lies inside.
 
     Source: FastLloyd paper, Sec. 5.3.5.
 
@@ -21,20 +25,24 @@ def fold(coordinates: np.ndarray) -> np.ndarray:
     [0.75, -0.5, -0.5]
     """
     # A triangle wave of period 4 that is 1 at the upper border.
-    from_upper = (coordinates - SCALE) % (4 * SCALE)
-    return np.abs(from_upper - 2 * SCALE) - SCALE
+    from_upper = (coordinate - SCALE) % (4 * SCALE)
+    return abs(from_upper - 2 * SCALE) - SCALE
 
 
-def clip_factor(steps: np.ndarray, longest: float) -> np.ndarray:
-    """Factors (..., 1) of at most 1 that clip steps (..., d), int64, to a norm.
+@njit(cache=True)
+def clip_factor(step: np.ndarray, longest: float) -> float:
+    """Factor of at most 1 that clips a step (d,), int64, to the norm ``longest``.
 
     The squared length is an integer, so that the factor does not depend on the order of
     its terms.
     """
-    lengths = np.sqrt((steps * steps).sum(axis=-1, keepdims=True))
-    return np.minimum(1.0, longest / np.maximum(lengths, 1.0))
+    squared_length = 0
+    for h in range(len(step)):
+        squared_length += step[h] * step[h]
+    return min(1.0, longest / max(math.sqrt(squared_length), 1.0))
 
 
+@njit(cache=True)
 def move_centers(
     centers: np.ndarray,
     sums: np.ndarray,
@@ -72,19 +80,29 @@ def move_centers(
     -------
     ndarray of shape (R, k, d), int64
     """
-    # Step to the noisy mean, rounded to the grid; saturation keeps it in int64.
-    records = counts[..., None] / SCALE
-    divisors = np.maximum(records, 1.0) if keep_empty else records + _TINY
-    means = sums / divisors
-    if relative:
-        means += centers
-    steps = np.clip(np.rint(means), -limit, limit).astype(np.int64) - centers
-    if keep_empty:
-        steps[counts < SCALE] = 0
+    # IN: centers, sums, counts. OUT: moved, each entry written once.
+    moved = np.empty_like(centers)
+    step = np.empty(centers.shape[2], np.int64)
+    for r in range(centers.shape[0]):
+        for j in range(centers.shape[1]):
+            # Step to the noisy mean, rounded to the grid; saturation keeps it in int64.
+            records = counts[r, j] / SCALE
+            stays = keep_empty and records < 1.0
+            divisor = max(records, 1.0) if keep_empty else records + _TINY
+            for h in range(len(step)):
+                center = centers[r, j, h]
+                mean = sums[r, j, h] / divisor + (center if relative else 0)
+                mean = min(max(np.rint(mean), -limit), limit)
+                step[h] = 0 if stays else np.int64(mean) - center
 
-    # Clip the step in norm, move by it, and treat a position outside the domain.
-    moves = np.rint(steps * clip_factor(steps, longest)).astype(np.int64)
-    positions = centers + moves
-    if outside == FOLD:
-        return fold(positions)
-    return np.clip(positions, -SCALE, SCALE) if outside == TRUNCATE else positions
+            # Clip the step in norm, move by it, and treat a position outside the
+            # domain.
+            factor = 1.0 if longest == math.inf else clip_factor(step, longest)
+            for h in range(len(step)):
+                position = centers[r, j, h] + np.int64(np.rint(step[h] * factor))
+                if outside == FOLD:
+                    position = fold(position)
+                elif outside == TRUNCATE:
+                    position = min(max(position, -SCALE), SCALE)
+                moved[r, j, h] = position
+    return moved

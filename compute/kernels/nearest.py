@@ -17,7 +17,8 @@ from scipy.spatial.distance import cdist
 
 from pkm.compute.kernels.radix_sort import differs_from_previous, radix_argsort
 from pkm.compute.kernels.scan import scan
-from pkm.compute.storage.blocks import add
+from pkm.compute.simd.threads import map_ranges
+from pkm.compute.storage.blocks import Arrays, add
 from pkm.compute.storage.points import (
     EXACT_BITS,
     REORDERED,
@@ -28,6 +29,7 @@ from pkm.compute.storage.points import (
     square_norms,
 )
 
+NO_LIMIT = np.array([[np.inf]])
 LOW_BITS = 24  # numbers are split here, and both parts summed separately
 SWAP_BLOCK = 256  # points per matrix of distances in swap_costs
 TREE_DIMENSIONS = 8  # at most so many features: a k-d tree; with more: a scan
@@ -72,12 +74,14 @@ def sums_and_counts(
     [[[2], [9]]]
     """
     centers = _check_centers(points, centers)
-    is_array = isinstance(max_squared_distance, np.ndarray)
-    limits = np.full((len(centers), centers.shape[1] if is_array else 1), np.inf)
-    if max_squared_distance is not None:
+    limits = NO_LIMIT
+    if isinstance(max_squared_distance, np.ndarray):
+        limits = np.empty(centers.shape[:2])
         limits[:] = max_squared_distance
+    elif max_squared_distance is not None:
+        limits = np.array([[max_squared_distance]], np.float64)
     no_labels = np.empty((len(centers), 0), np.int32)
-    sums, counts = reduce(add, scan(points, centers, limits, no_labels))
+    sums, counts = reduce(add, _scan(points, centers, limits, no_labels))
     return sums, counts
 
 
@@ -117,7 +121,7 @@ def labels(points: Points, centers: np.ndarray) -> np.ndarray:
     """
     centers = _check_centers(points, centers)
     result = np.empty((len(centers), points.shape[0]), np.int32)
-    scan(points, centers, np.full((len(centers), 1), np.inf), result)
+    _scan(points, centers, NO_LIMIT, result)
     return result
 
 
@@ -138,6 +142,34 @@ def _check_centers(points: Points, centers: np.ndarray) -> np.ndarray:
             f"{centers.max()}; release them through privacy.snap_centers"
         )
     return centers
+
+
+def _scan(
+    points: Points,
+    centers: np.ndarray,
+    limits: np.ndarray,
+    labels: np.ndarray,
+) -> list[Arrays]:
+    """Sums and counts of each range of points; zeros if labels (R, n) are written."""
+    flat_rows = points.rows.reshape(-1)
+
+    def scan_range(first: int, last: int) -> Arrays:
+        sums = np.zeros(centers.shape, np.int64)
+        counts = np.zeros(centers.shape[:2], np.int64)
+        scan(
+            flat_rows,
+            points.squared_norms,
+            first,
+            last,
+            centers,
+            limits,
+            sums,
+            counts,
+            labels,
+        )
+        return sums, counts
+
+    return map_ranges(points.shape[0], centers.size, scan_range)
 
 
 def squared_distances(points: Points, centers: np.ndarray) -> np.ndarray:

@@ -31,7 +31,6 @@ in the first-level cache into groups: for each feature the coordinates of :data:
 points.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,9 +53,7 @@ from pkm.compute.simd.lanes import (
     where_equal,
     where_less,
 )
-from pkm.compute.simd.threads import map_ranges
-from pkm.compute.storage.blocks import Arrays
-from pkm.compute.storage.points import REORDERED, Points
+from pkm.compute.storage.points import REORDERED
 
 GROUP = 2 * LANES  # points whose scores are in registers at the same time
 TILE = 4  # centers whose scores are in registers at the same time
@@ -75,37 +72,8 @@ UNIT_ROUNDOFF = 2.0**-24
 
 INFINITY = np.float32(np.inf)
 ZERO = np.float32(0.0)
+ONE = np.float32(1.0)
 TINY = np.float32(np.finfo(np.float32).smallest_subnormal)
-
-
-class Centers(NamedTuple):
-    """Centers of R replicates, laid out for the scans. K is k in whole tiles.
-
-    Attributes
-    ----------
-    positions : ndarray of shape (R, k, d), float64
-    norms : ndarray of shape (R, k), float64
-        Squared norms; infinite for a center that equals an earlier one, which is
-        nearest to no point.
-    limits : ndarray of shape (R, k) or (R, 1), float64
-        Points whose squared distance to their center exceeds its limit are left out.
-    tiles : ndarray of shape (R, K * d), float32
-        ``-2 c``, feature by feature for each :data:`TILE` centers.
-    tile_norms : ndarray of shape (R, K), float32
-        The norms; infinite beyond k.
-    tile_limits : ndarray of shape (R, K) or (R, 1), float32
-        The limits; anything beyond k.
-    tolerances : ndarray of shape (R, 2), float32
-        Coefficients a and b of ``T = a + b |x|^2``.
-    """
-
-    positions: np.ndarray
-    norms: np.ndarray
-    limits: np.ndarray
-    tiles: np.ndarray
-    tile_norms: np.ndarray
-    tile_limits: np.ndarray
-    tolerances: np.ndarray
 
 
 class Buffers(NamedTuple):
@@ -121,172 +89,122 @@ class Buffers(NamedTuple):
         Index of the nearest center; the padded number of centers stands for none.
     margins : ndarray, float32
         Where not positive, exact arithmetic may give another result.
-    sums : ndarray of shape (R, size), int32
-        Sums of blocks: if masked, one for each lane of each coordinate; else rows of
-        whole registers, and one row more for the points that are left out.
     """
 
     columns: np.ndarray
     norms: np.ndarray
     nearest: np.ndarray
     margins: np.ndarray
-    sums: np.ndarray
 
 
-def scan(
-    points: Points,
-    positions: np.ndarray,
-    limits: np.ndarray,
-    labels: np.ndarray,
-) -> list[Arrays]:
-    """Find the nearest centers of all points; sum and count, or label them.
-
-    Parameters
-    ----------
-    points : Points
-    positions : ndarray of shape (R, k, d), float64
-        The centers. No coordinate is larger than exact distances allow.
-    limits : ndarray of shape (R, k) or (R, 1), float64
-        Points whose squared distance to their center exceeds its limit are left out.
-    labels : ndarray of shape (R, n), int32, or (R, 0)
-        Written, and nothing is summed, unless it is empty.
+@njit(cache=True, nogil=True)
+def _prepare_centers(
+    centers: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lay out centers (R, k, d), float64, for the scans.
 
     Returns
     -------
-    list of (ndarray of shape (R, k, d), int64, ndarray of shape (R, k), int64)
-        Sums and counts of each range of points.
+    norms : ndarray of shape (R, k), float64
+        Squared norms; infinite for a center that equals an earlier one, which is
+        nearest to no point.
+    tiles : ndarray of shape (R, K * d), float32
+        ``-2 c``, feature by feature for each :data:`TILE` centers. K is k rounded up to
+        whole tiles.
+    tile_norms : ndarray of shape (R, K), float32
+        The norms; infinite beyond k.
     """
-    n, d = points.shape
-    n_replicates, k, _ = positions.shape
-    centers = _lay_out(positions, limits)
-    n_padded = centers.tile_norms.shape[1]
-    # Columns of a group, points of a block in whole groups, size of the 32-bit sums.
-    width = _count_columns(d)
-    size = max(1, BLOCK_VALUES // (width * GROUP)) * GROUP
-    masked = n_padded * d <= MASKED_VALUES
-    sum_size = (
-        n_padded * d * LANES if masked else (n_padded + 1) * -(-d // LANES) * LANES
-    )
-
-    # Loads read up to one register beyond a block. Blocks that are so near the end of
-    # the points are read from a copy of the last points, followed by zeros.
-    flat_rows = points.rows.reshape(-1)
-    copied_from = max(0, n - 2 * size) * d
-    copy = np.zeros(len(flat_rows) - copied_from + size * d + LANES, np.float32)
-    copy[: len(flat_rows) - copied_from] = flat_rows[copied_from:]
-
-    def scan_range(first: int, last: int) -> Arrays:
-        buffers = Buffers(
-            _align(np.float32, size * width),
-            _align(np.float32, size),
-            _align(np.float32, size),
-            _align(np.float32, size),
-            _align(np.int32, n_replicates, sum_size),
-        )
-        sums = np.zeros(positions.shape, np.int64)
-        counts = np.zeros((n_replicates, n_padded + 1), np.int64)
-        _scan_blocks(
-            flat_rows,
-            copy,
-            points.squared_norms,
-            first,
-            last,
-            centers,
-            masked,
-            buffers,
-            sums,
-            counts,
-            labels,
-        )
-        return sums, counts[:, :k].copy()
-
-    return map_ranges(n, positions.size, scan_range)
-
-
-def _lay_out(positions: np.ndarray, limits: np.ndarray) -> Centers:
-    n_replicates, k, d = positions.shape
+    n_replicates, k, d = centers.shape
     n_padded = -(-k // TILE) * TILE
-    norms = np.square(positions).sum(axis=2)
-    n_roundings = (d + 8) * UNIT_ROUNDOFF
-    twice_error = 2.0 * n_roundings / (1.0 - n_roundings)
-    tolerances = np.empty((n_replicates, 2), np.float32)
-    tolerances[:, 0] = 2.0 * norms.max(axis=1) * twice_error
-    tolerances[:, 1] = twice_error
-
-    # Of equal centers the first one alone is nearest to points.
-    for r in np.flatnonzero((np.diff(np.sort(norms)) == 0).any(axis=1)):
-        _, firsts = np.unique(positions[r], axis=0, return_index=True)
-        norms[r, np.delete(np.arange(k), firsts)] = np.inf
-
-    padded = np.zeros((n_replicates, n_padded, d), np.float32)
-    padded[:, :k] = -2.0 * positions
-    tiles = padded.reshape(n_replicates, -1, TILE, d).swapaxes(2, 3)
+    norms = np.zeros((n_replicates, k))
+    tiles = np.zeros((n_replicates, n_padded * d), np.float32)
     tile_norms = np.full((n_replicates, n_padded), INFINITY)
-    tile_norms[:, :k] = norms
-    tile_limits = np.zeros_like(tile_norms)
-    tile_limits[:, :k] = limits
-    if limits.shape[1] == 1:
-        tile_limits = tile_limits[:, :1].copy()
-    return Centers(
-        positions,
-        norms,
-        limits,
-        tiles.reshape(n_replicates, -1),
-        tile_norms,
-        tile_limits,
-        tolerances,
-    )
-
-
-def _align(dtype: type, *shape: int) -> np.ndarray:
-    """Array of 32-bit numbers, zeros, that begins at a cache line."""
-    size = math.prod(shape)
-    array = np.zeros(size + CACHE_LINE // 4, dtype)
-    offset = (-array.ctypes.data % CACHE_LINE) // 4
-    return array[offset : offset + size].reshape(shape)
+    for r in range(n_replicates):
+        for j in range(k):
+            first = j // TILE * TILE * d + j % TILE
+            for h in range(d):
+                c = centers[r, j, h]
+                norms[r, j] += c * c
+                tiles[r, first + h * TILE] = -2.0 * c
+        # Of equal centers the first one alone is nearest to points.
+        for j in range(k):
+            for i in range(j):
+                is_same_norm = norms[r, i] == norms[r, j]
+                if is_same_norm and (centers[r, i] == centers[r, j]).all():
+                    norms[r, j] = np.inf
+        for j in range(k):
+            tile_norms[r, j] = norms[r, j]
+    return norms, tiles, tile_norms
 
 
 @njit(cache=True, nogil=True)
-def _count_columns(d: int) -> int:
-    """Columns of a group: d if that is small, else d padded to whole registers."""
-    return d if d <= FEW_FEATURES else -(-d // LANES) * LANES
-
-
-@njit(cache=True, nogil=True)
-def _scan_blocks(
+def scan(
     flat_rows: np.ndarray,
-    copy: np.ndarray,
     squared_norms: np.ndarray,
     first: int,
     last: int,
-    centers: Centers,
-    masked: bool,
-    buffers: Buffers,
+    centers: np.ndarray,
+    limits: np.ndarray,
     sums: np.ndarray,
     counts: np.ndarray,
     labels: np.ndarray,
 ) -> None:
-    """Transpose a block, compare in float32, again in float64 what is close, and sum.
+    """Find the nearest centers of a range of points; sum and count, or label them.
 
-    A block stays in the first-level cache for all replicates.
+    Parameters
+    ----------
+    flat_rows : ndarray of shape (n * d,), float32
+    squared_norms : ndarray of shape (n,), float64
+    first, last : int
+    centers : ndarray of shape (R, k, d), float64
+        No coordinate is larger than exact distances allow.
+    limits : ndarray of shape (R, k), float64, or with 1 instead of R or k
+        Points whose squared distance to their center exceeds its limit are left out.
+    sums : ndarray of shape (R, k, d), int64
+        Added to.
+    counts : ndarray of shape (R, k), int64
+        Added to.
+    labels : ndarray of shape (R, n), int32, or (R, 0)
+        Written, and nothing is summed, unless it is empty.
     """
-    # IN: all before the buffers. OUT: sums and counts are added to, or labels written.
-    positions, norms, limits, tiles, tile_norms, tile_limits, tolerances = centers
-    n_replicates, k, d = positions.shape
+    # Buffers of one block, which stays in the first-level cache for all replicates.
+    center_norms, tiles, tile_norms = _prepare_centers(centers)
+    n_replicates, k, d = centers.shape
     n_padded = tile_norms.shape[1]
-    size = len(buffers.norms)
+    width = -(-d // LANES) * LANES
+    size = _count_block_points(d)
+    buffers = _make_buffers(d, size)
     nearest = buffers.nearest
-    n_lanes = LANES if masked else 1
-    row_size = d * LANES if masked else -(-d // LANES) * LANES
-    n_pending = 0  # points in the 32-bit sums
+    labels_only = labels.shape[1] > 0
+
+    # Padding beyond k needs no limit: its norm is infinite.
+    n_limits = limits.shape[1]
+    tile_limits = np.zeros(
+        (n_replicates, n_limits if n_limits == 1 else n_padded), np.float32
+    )
+    for r in range(n_replicates):
+        for j in range(n_limits):
+            tile_limits[r, j] = limits[r % len(limits), j]
+
+    # 32-bit sums: if masked, one for each lane of each coordinate; else rows of whole
+    # registers, and one row more for the points that are left out.
+    masked = n_padded * d <= MASKED_VALUES
+    sum_size = n_padded * d * LANES if masked else (n_padded + 1) * width
+    count_size = (n_padded + LANES) // LANES * LANES
+    small_sums = _align(n_replicates * sum_size, np.int32)
+    small_counts = _align(n_replicates * count_size, np.int32)
+    small_sums = small_sums.reshape(n_replicates, sum_size)
+    small_counts = small_counts.reshape(n_replicates, count_size)
+    small_sums[:] = 0
+    small_counts[:] = 0
+
+    # For each block: transpose, compare in float32, compare again in float64 what is
+    # too close, then sum or label. n_pending counts the points in the 32-bit sums.
+    n_pending = 0
     for start in range(first, last, size):
-        n_points = min(size, last - start)
-        n_groups = -(-n_points // GROUP)
-        rows = flat_rows
-        row = start * d
-        if row + n_groups * GROUP * d + LANES > len(flat_rows):
-            rows = copy
-            row -= max(0, len(squared_norms) - 2 * size) * d
+        stop = min(start + size, last)
+        n_groups = -(-(stop - start) // GROUP)
+        rows, row = _pad_rows(flat_rows, start, n_groups * GROUP, d)
         _transpose_rows(
             rows,
             row,
@@ -294,10 +212,9 @@ def _scan_blocks(
             n_groups,
             buffers.columns,
         )
-        block_norms = squared_norms[start : start + n_points]
-        for b in range(n_points):
-            buffers.norms[b] = block_norms[b]
+        _round_norms(squared_norms[start:stop], buffers.norms)
         for r in range(n_replicates):
+            error_bounds = _bound_errors(d, center_norms[r], n_padded)
             # The first replicate prefetches the next block. The others prefetch this
             # one, which is in the cache already: cheaper than a branch.
             ahead = row + (size * d if r == 0 else 0)
@@ -308,7 +225,7 @@ def _scan_blocks(
                 tiles[r],
                 tile_norms[r],
                 tile_limits[r],
-                tolerances[r],
+                error_bounds,
                 rows,
                 ahead,
             )
@@ -317,48 +234,113 @@ def _scan_blocks(
                     buffers,
                     rows,
                     row,
-                    block_norms,
-                    positions[r],
-                    norms[r],
-                    limits[r],
+                    squared_norms[start:stop],
+                    centers[r],
+                    center_norms[r],
+                    limits[r % len(limits)],
                     n_padded,
                 )
-            if labels.shape[1] > 0:
-                block_labels = labels[r, start:]
-                for b in range(n_points):
-                    block_labels[b] = np.int32(nearest[b])
+            if labels_only:
+                for b in range(stop - start):
+                    labels[r, start + b] = np.int32(nearest[b])
             elif masked:
-                for b in range(n_points, n_groups * GROUP):
-                    nearest[b] = n_padded
+                nearest[stop - start : n_groups * GROUP] = n_padded
                 _sum_by_masks(
                     buffers,
                     d,
                     n_groups,
                     n_padded,
-                    buffers.sums[r],
-                    counts[r],
+                    small_sums[r],
+                    small_counts[r],
                 )
             else:
                 _sum_by_points(
                     rows,
                     row,
                     d,
-                    nearest[:n_points],
-                    buffers.sums[r],
-                    counts[r],
+                    nearest[: stop - start],
+                    small_sums[r],
+                    small_counts[r],
                 )
 
         # Add the 32-bit sums to the 64-bit ones before they can overflow.
         n_pending += size
-        if n_pending + size > POINTS_PER_SUM or start + size >= last:
-            n_pending = 0
+        if n_pending + size > POINTS_PER_SUM or stop == last:
             for r in range(n_replicates):
+                if masked:
+                    _add_small(
+                        small_sums[r],
+                        d * LANES,
+                        LANES,
+                        LANES,
+                        sums[r],
+                    )
+                else:
+                    _add_small(
+                        small_sums[r],
+                        width,
+                        1,
+                        1,
+                        sums[r],
+                    )
+                # Entry by entry, as in `_pad_rows`.
                 for j in range(k):
-                    for h in range(d):
-                        begin = j * row_size + h * n_lanes
-                        for lane in range(begin, begin + n_lanes):
-                            sums[r, j, h] += buffers.sums[r, lane]
-                            buffers.sums[r, lane] = 0
+                    counts[r, j] += small_counts[r, j]
+            small_sums[:] = 0
+            small_counts[:] = 0
+            n_pending = 0
+
+
+@njit(cache=True, nogil=True)
+def _count_columns(d: int) -> int:
+    """Columns of a group: d if that is small, else d padded to whole registers."""
+    return d if d <= FEW_FEATURES else -(-d // LANES) * LANES
+
+
+@njit(cache=True, nogil=True)
+def _count_block_points(d: int) -> int:
+    """Number of points of a block, in whole groups."""
+    return max(1, BLOCK_VALUES // (_count_columns(d) * GROUP)) * GROUP
+
+
+@njit(cache=True, nogil=True)
+def _align(size: int, dtype: type) -> np.ndarray:
+    """Array of 32-bit numbers that begins at a cache line."""
+    array = np.empty(size + CACHE_LINE // 4, dtype)
+    offset = (-array.ctypes.data % CACHE_LINE) // 4
+    return array[offset : offset + size]
+
+
+@njit(cache=True, nogil=True)
+def _make_buffers(d: int, size: int) -> Buffers:
+    columns = _align(_count_columns(d) * size, np.float32)
+    norms = _align(size, np.float32)
+    nearest = _align(size, np.float32)
+    margins = _align(size, np.float32)
+    return Buffers(columns, norms, nearest, margins)
+
+
+@njit(cache=True, nogil=True)
+def _pad_rows(
+    flat_rows: np.ndarray,
+    start: int,
+    size: int,
+    d: int,
+) -> tuple[np.ndarray, int]:
+    """Array that holds the rows of a block, and the position where they begin.
+
+    Loads read up to one register beyond a block. Where the points end before that, the
+    array is a copy of the last points, followed by zeros.
+    """
+    begin = start * d
+    end = begin + size * d + LANES
+    if end <= len(flat_rows):
+        return flat_rows, begin
+    copy = np.zeros(end - begin, np.float32)
+    # Entry by entry: the compiler takes seconds for the assignment of a slice.
+    for i in range(len(flat_rows) - begin):
+        copy[i] = flat_rows[begin + i]
+    return copy, 0
 
 
 @njit(cache=True, nogil=True)
@@ -371,7 +353,8 @@ def _transpose_rows(
 ) -> None:
     """Transpose the rows of a block to ``columns``, which is written.
 
-    Feature h of point b of group g goes to ``(g * width + h) * GROUP + b``.
+    Feature h of point b of group g goes to ``(g * width + h) * GROUP + b``, where
+    ``width`` is that of :func:`_count_columns`.
     """
     # The compiler makes vector code of each case, because the stride is a constant.
     if d == 1:
@@ -415,6 +398,13 @@ def _separate(
 
 
 @njit(cache=True, nogil=True)
+def _round_norms(squared_norms: np.ndarray, norms: np.ndarray) -> None:
+    for b in range(len(squared_norms)):
+        norms[b] = squared_norms[b]
+    norms[len(squared_norms) :] = ZERO
+
+
+@njit(cache=True, nogil=True)
 def _compare_in_float32(
     buffers: Buffers,
     d: int,
@@ -422,7 +412,7 @@ def _compare_in_float32(
     tiles: np.ndarray,
     tile_norms: np.ndarray,
     tile_limits: np.ndarray,
-    tolerances: np.ndarray,
+    error_bounds: tuple[Any, Any, Any],
     rows: np.ndarray,
     ahead: int,
 ) -> bool:
@@ -433,8 +423,12 @@ def _compare_in_float32(
     buffers : Buffers
         Columns and norms are read, nearest centers and margins written.
     d, n_groups : int
-    tiles, tile_norms, tile_limits, tolerances : ndarray
-        Of one replicate: see :class:`Centers`.
+    tiles, tile_norms : ndarray of float32
+        From :func:`_prepare_centers`.
+    tile_limits : ndarray of float32
+        One for each center, or a single one for all.
+    error_bounds : tuple
+        From :func:`_bound_errors`.
     rows : ndarray of float32
         Coordinates of all points, for prefetching.
     ahead : int
@@ -447,9 +441,6 @@ def _compare_in_float32(
     """
     columns = buffers.columns
     width = _count_columns(d)
-    left_out = broadcast(np.float32(len(tile_norms)))
-    from_centers = broadcast(tolerances[0])
-    from_point = broadcast(tolerances[1])
     is_uncertain = False
     for g in range(n_groups):
         group = g * width * GROUP
@@ -512,9 +503,7 @@ def _compare_in_float32(
             second_0,
             nearest_0,
             limit_0,
-            from_centers,
-            from_point,
-            left_out,
+            error_bounds,
         )
         b += LANES
         is_uncertain |= _store_nearest(
@@ -524,9 +513,7 @@ def _compare_in_float32(
             second_1,
             nearest_1,
             limit_1,
-            from_centers,
-            from_point,
-            left_out,
+            error_bounds,
         )
     return is_uncertain
 
@@ -556,32 +543,51 @@ def _store_nearest(
     second: Any,
     nearest: Any,
     limit: Any,
-    from_centers: Any,
-    from_point: Any,
-    left_out: Any,
+    error_bounds: tuple[Any, Any, Any],
 ) -> bool:
     """Store nearest centers, or none beyond the limits, and the margins.
 
     For one register of points, from ``b`` on, by their two smallest scores. Returns
     whether some margin is not positive.
     """
+    from_centers, from_point, left_out = error_bounds
     norm = load(buffers.norms, b)
     # T = a + b |x|^2; excess is D - L. The margin is the smaller of the two
     # differences, between the scores and between D and L, less T.
-    tolerance = multiply_add(from_point, norm, from_centers)
+    tolerance = multiply_add(broadcast(from_point), norm, broadcast(from_centers))
     excess = subtract(add(least, norm), limit)
     negative = subtract(broadcast(ZERO), excess)
     distance = where_less(excess, negative, negative, excess)
     score_difference = subtract(second, least)
     smaller = where_less(score_difference, distance, score_difference, distance)
     margin = subtract(smaller, tolerance)
-    nearest = where_less(tolerance, excess, left_out, nearest)
+    nearest = where_less(tolerance, excess, broadcast(left_out), nearest)
     store(buffers.nearest, b, nearest)
     store(buffers.margins, b, margin)
     return any_less(margin, broadcast(TINY))
 
 
-@njit(cache=True, nogil=True, fastmath=REORDERED)
+@njit(cache=True, nogil=True)
+def _bound_errors(
+    d: int,
+    center_norms: np.ndarray,
+    left_out: int,
+) -> tuple[Any, Any, Any]:
+    """Coefficients a and b of ``T = a + b |x|^2``, and the index for no center."""
+    largest = 0.0
+    for center_norm in center_norms:
+        if center_norm < np.inf:
+            largest = max(largest, center_norm)
+    n_roundings = (d + 8) * UNIT_ROUNDOFF
+    twice_error = 2.0 * n_roundings / (1.0 - n_roundings)
+    return (
+        np.float32(2.0 * largest * twice_error),
+        np.float32(twice_error),
+        np.float32(left_out),
+    )
+
+
+@njit(cache=True, nogil=True)
 def _compare_in_float64(
     buffers: Buffers,
     rows: np.ndarray,
@@ -592,24 +598,35 @@ def _compare_in_float64(
     limits: np.ndarray,
     left_out: int,
 ) -> None:
-    """Find nearest centers again, exactly, of points whose margin is not positive."""
-    k, d = centers.shape
+    """Find nearest centers again in float64 for points whose margin is not positive."""
+    d = centers.shape[1]
     for b in range(len(squared_norms)):
-        if buffers.margins[b] > ZERO:
-            continue
-        nearest = 0
-        least = np.inf
-        for j in range(k):
-            product = 0.0
-            for h in range(d):
-                product += np.float64(rows[row + b * d + h]) * centers[j, h]
-            score = center_norms[j] - 2.0 * product
-            if score < least:
-                nearest = j
-                least = score
-        limit = limits[nearest if len(limits) > 1 else 0]
-        is_within = least + squared_norms[b] <= limit
-        buffers.nearest[b] = nearest if is_within else left_out
+        if buffers.margins[b] <= ZERO:
+            begin = row + b * d
+            point = rows[begin : begin + d]
+            j, score = _find_exactly(point, centers, center_norms)
+            is_within = score + squared_norms[b] <= limits[j if len(limits) > 1 else 0]
+            buffers.nearest[b] = j if is_within else left_out
+
+
+@njit(cache=True, nogil=True, fastmath=REORDERED)
+def _find_exactly(
+    point: np.ndarray,
+    centers: np.ndarray,
+    center_norms: np.ndarray,
+) -> tuple[int, float]:
+    """Nearest center of a point and its score, in float64, which is exact here."""
+    nearest = 0
+    least = np.inf
+    for j in range(centers.shape[0]):
+        product = 0.0
+        for h in range(len(point)):
+            product += np.float64(point[h]) * centers[j, h]
+        score = center_norms[j] - 2.0 * product
+        if score < least:
+            nearest = j
+            least = score
+    return nearest, least
 
 
 @njit(cache=True, nogil=True)
@@ -630,11 +647,12 @@ def _sum_by_masks(
     zero = broadcast(ZERO)
     none = (zero, zero, zero, zero)
     for j in range(0, n_padded, TILE):
+        center = np.float32(j)
         tile = (
-            broadcast(np.float32(j)),
-            broadcast(np.float32(j + 1)),
-            broadcast(np.float32(j + 2)),
-            broadcast(np.float32(j + 3)),
+            broadcast(center),
+            broadcast(center + ONE),
+            broadcast(center + np.float32(2.0)),
+            broadcast(center + np.float32(3.0)),
         )
         # Two features at a time; of an odd number the last one twice.
         for h in range(0, d, 2):
@@ -700,3 +718,19 @@ def _sum_by_points(
         counts[j] += 1
         for h in range(0, d, LANES):
             add_integers(sums, j * width + h, load(rows, row + b * d + h))
+
+
+@njit(cache=True, nogil=True)
+def _add_small(
+    small: np.ndarray,
+    row_stride: int,
+    stride: int,
+    n_lanes: int,
+    totals: np.ndarray,
+) -> None:
+    """Add 32-bit sums, each split over ``n_lanes`` neighbors, to totals (k, d)."""
+    for j in range(totals.shape[0]):
+        for h in range(totals.shape[1]):
+            begin = j * row_stride + h * stride
+            for lane in range(begin, begin + n_lanes):
+                totals[j, h] += small[lane]

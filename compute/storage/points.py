@@ -142,13 +142,14 @@ class Points:
     ) -> "Points":
         """Lay out integer coordinates (n, d), at most 2**16 in size."""
         points = np.asarray(points).astype(np.int64, copy=False)
-        if points.min(initial=0) < -SCALE or points.max(initial=0) > SCALE:
+        rows = np.empty(points.shape, np.float32)
+        squared_norms = np.empty(len(points))
+        if not _copy_rows(points, rows, squared_norms):
             raise ValueError(
                 f"points must lie in the domain, [-{SCALE}, {SCALE}] on the grid; "
                 "clip them first"
             )
-        rows = points.astype(np.float32)
-        return cls(rows, square_norms(rows), n_null=n_null)
+        return cls(rows, squared_norms, n_null=n_null)
 
     @classmethod
     def quantize(
@@ -477,6 +478,27 @@ def _quantize_rows(
         squared_norms[filled] = square_norms(rows[filled])
         end = filled.stop
     return end - first, outside
+
+
+@njit(cache=True, nogil=True, fastmath=REORDERED)
+def _copy_rows(
+    points: np.ndarray,
+    rows: np.ndarray,
+    squared_norms: np.ndarray,
+) -> bool:
+    """Fill rows and squared norms; return whether all points lie in the domain."""
+    signs = 0
+    for i in range(len(points)):
+        squared_norm = 0.0
+        for h in range(points.shape[1]):
+            x = points[i, h]
+            # A coordinate outside the domain sets the sign bit: a test without a
+            # branch.
+            signs |= (SCALE - x) | (SCALE + x)
+            rows[i, h] = x
+            squared_norm += np.float64(x) * np.float64(x)
+        squared_norms[i] = squared_norm
+    return signs >= 0
 
 
 @njit(cache=True, nogil=True, fastmath=REORDERED)
