@@ -26,7 +26,7 @@ K = 8
 BOUNDS = (-2.0, 2.0)
 BOX = np.repeat([BOUNDS], D, axis=0).T
 N_POINTS = 10_000_000
-N_TENTHS = 10  # equal parts of a file; another file holds one of them
+N_PARTS = 10  # equal parts of a file; another file holds one of them
 ROUNDS = 3
 BUFFER = 1 << 23  # bytes
 METHODS = (DPM, KaplanStemmer, SynopsisKMeans)
@@ -37,8 +37,8 @@ MAX_MEMORY = 1024  # MiB
 
 def measure_files(scale: float) -> list[Measurement]:
     """Measure fits of each kind of file, in a temporary folder, on all threads."""
-    n = round(scale * N_POINTS / N_TENTHS)
-    tenth = draw_mixture(np.arange(n) % K, D, spread=0.1).astype(np.float32)
+    n = round(scale * N_POINTS / N_PARTS)
+    part = draw_mixture(np.arange(n) % K, D, spread=0.1).astype(np.float32)
     rows = []
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -46,44 +46,44 @@ def measure_files(scale: float) -> list[Measurement]:
     ):
         for kind in ("npy", "parquet", "grid"):
             path = Path(folder) / f"points.{kind}"
-            tenth_path = path.with_stem("tenth")
-            write(tenth_path, tenth, 1)
-            write(path, tenth, N_TENTHS)
-            rows += compare_with_reading(path, tenth_path)
+            part_path = path.with_stem("part")
+            write(part_path, part, 1)
+            write(path, part, N_PARTS)
+            rows += compare_with_reading(path, part_path)
         npy_path = Path(folder) / "points.npy"
         for method in METHODS:
             rows.append(measure_method(method, npy_path))
     return rows
 
 
-def write(path: Path, tenth: np.ndarray, times: int) -> None:
+def write(path: Path, part: np.ndarray, times: int) -> None:
     """Write the same rows a number of times to a file; its suffix tells the kind."""
-    n = len(tenth)
+    n = len(part)
     if path.suffix == ".grid":
-        rows = RowBlocks(times * n, D, lambda: iter([tenth] * times), "rows")
+        rows = RowBlocks(times * n, D, lambda: iter([part] * times), "rows")
         pack(rows, path, *BOX)
     elif path.suffix == ".npy":
         array = np.lib.format.open_memmap(path, "w+", np.float32, (times * n, D))
-        array.reshape(times, n, D)[:] = tenth
+        array.reshape(times, n, D)[:] = part
     else:
-        table = pa.table({f"x{h}": column for h, column in enumerate(tenth.T)})
+        table = pa.table({f"x{h}": column for h, column in enumerate(part.T)})
         options = {"compression": "none", "use_dictionary": False}
         with pq.ParquetWriter(path, table.schema, **options) as writer:
             for _ in range(times):
                 writer.write_table(table)
 
 
-def compare_with_reading(path: Path, tenth_path: Path) -> list[Measurement]:
+def compare_with_reading(path: Path, part_path: Path) -> list[Measurement]:
     """Compare a fit with reading all bytes, and with ten computations on a tenth."""
     blocks = open_blocks(path)
-    tenth = open_blocks(tenth_path)
+    part = open_blocks(part_path)
     centers = np.random.default_rng(2).integers(-30_000, 30_000, (1, K, D))
     model = FastLloyd(K, epsilon=1.0, bounds=BOUNDS)
-    model.fit(tenth_path)
+    model.fit(part_path)
 
     def compute() -> None:
-        for _ in range(N_TENTHS * model.n_iter_):
-            tenth.map_reduce(lambda points: sums_and_counts(points, centers))
+        for _ in range(N_PARTS * model.n_iter_):
+            part.map_reduce(lambda points: sums_and_counts(points, centers))
 
     def read() -> None:
         for _ in range(model.n_iter_):

@@ -18,7 +18,7 @@ import numpy as np
 
 from pkm.datasets.dataset import encode_classes
 from pkm.datasets.scaling import divide_by_largest
-from pkm.source import read_code_behind
+from pkm.source import read_with_dependencies
 
 Parsed = tuple[np.ndarray, np.ndarray]
 Unlabeled = tuple[np.ndarray, None]
@@ -316,5 +316,5 @@ PARSERS = {
 def describe(parse: Callable) -> str:
     """Return the text that determines what a parser returns: its code and arguments."""
     if isinstance(parse, partial):
-        return f"{read_code_behind(parse.func)}{parse.keywords}"
-    return read_code_behind(parse)
+        return f"{read_with_dependencies(parse.func)}{parse.keywords}"
+    return read_with_dependencies(parse)

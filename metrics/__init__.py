@@ -4,8 +4,8 @@ from pkm.metrics.evaluation import (
     METRICS,
     REFERENCE_METRICS,
     check_metrics,
+    clear_caches,
     evaluate,
-    forget_points,
     prepare_metrics,
 )
 from pkm.metrics.matching import reference_centers
@@ -16,8 +16,8 @@ __all__ = [
     "REFERENCE_METRICS",
     "ReferenceSet",
     "check_metrics",
+    "clear_caches",
     "evaluate",
-    "forget_points",
     "prepare_metrics",
     "reference_centers",
     "reference_set",

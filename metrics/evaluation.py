@@ -395,7 +395,7 @@ def prepare_metrics(points: Points, metrics: Sequence[str]) -> None:
         reference_set(points)
 
 
-def forget_points() -> None:
+def clear_caches() -> None:
     """Drop the points, and what was computed from them, that metrics hold in memory."""
     for cached in (reference_set, reference_centers, sampled_distances):
         cached.cache_clear()

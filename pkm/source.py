@@ -85,7 +85,7 @@ def read_code(part: Code) -> str:
     return read_source(part).code
 
 
-def read_code_behind(function: Callable) -> str:
+def read_with_dependencies(function: Callable) -> str:
     """Return the code of a function and of all of the project's that it depends on.
 
     Functions, classes and constants are followed by the names that the code loads,
@@ -94,7 +94,7 @@ def read_code_behind(function: Callable) -> str:
 
     Examples
     --------
-    >>> "def cache_folder(" in read_code_behind(read_source)
+    >>> "def cache_folder(" in read_with_dependencies(read_source)
     True
     """
     texts: dict[str, None] = {}

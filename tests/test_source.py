@@ -10,7 +10,7 @@ import pytest
 from pkm import datasets
 from pkm.datasets import parsers, registry
 from pkm.datasets.generated import clusters, families, samplers, separation
-from pkm.source import read_code, read_code_behind
+from pkm.source import read_code, read_with_dependencies
 
 DRAWS = {family.draw for family in families.FAMILIES}
 PARSERS = {parsers.g2, *parsers.PARSERS.values()}
@@ -18,13 +18,13 @@ DECIDING = sorted(DRAWS | PARSERS, key=lambda function: function.__name__)
 
 
 def test_code_behind_is_followed_across_modules():
-    code = read_code_behind(samplers.draw_synth)
+    code = read_with_dependencies(samplers.draw_synth)
     for function in (clusters.draw_clusters, clusters.simplex_centers, separation._lanczos):
         assert read_code(function) in code
     assert "DECIMALS=4" in code
     assert "def draw_half(" not in code
     # What is behind a cache counts.
-    assert "def plant_centers(" in read_code_behind(samplers.draw_half)
+    assert "def plant_centers(" in read_with_dependencies(samplers.draw_half)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from pkm.compute.simd.threads import map_ranges
 from pkm.compute.storage.blocks import Arrays, add
 from pkm.compute.storage.points import (
     EXACT_BITS,
-    REORDERED,
+    FASTMATH,
     SCALE,
     Points,
     exact_limit,
@@ -186,7 +186,7 @@ def nearest_with_sq_dists(
     return nearest, _square_distances(points.rows, float_centers, nearest)
 
 
-@njit(cache=True, nogil=True, fastmath=REORDERED)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _square_distances(
     rows: np.ndarray,
     centers: np.ndarray,

@@ -53,7 +53,7 @@ from pkm.compute.simd.lanes import (
     where_equal,
     where_less,
 )
-from pkm.compute.storage.points import REORDERED
+from pkm.compute.storage.points import FASTMATH
 
 GROUP = 2 * LANES  # points whose scores are in registers at the same time
 TILE = 4  # centers whose scores are in registers at the same time
@@ -609,7 +609,7 @@ def _compare_in_float64(
             buffers.nearest[b] = j if is_within else left_out
 
 
-@njit(cache=True, nogil=True, fastmath=REORDERED)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _find_exactly(
     point: np.ndarray,
     centers: np.ndarray,

@@ -38,7 +38,7 @@ BLOCK = 1 << 15
 
 #: Fast-math flags of numba: sums of integers are exact in any order. Flags that would
 #: assume finite numbers are left out.
-REORDERED = {"reassoc", "contract", "nsz"}
+FASTMATH = {"reassoc", "contract", "nsz"}
 
 
 @cache
@@ -480,7 +480,7 @@ def _quantize_rows(
     return end - first, outside
 
 
-@njit(cache=True, nogil=True, fastmath=REORDERED)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _copy_rows(
     points: np.ndarray,
     rows: np.ndarray,
@@ -501,7 +501,7 @@ def _copy_rows(
     return signs >= 0
 
 
-@njit(cache=True, nogil=True, fastmath=REORDERED)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def square_norms(rows: np.ndarray) -> np.ndarray:
     """Squared norms (n,), float64, of integer coordinates (n, d), in grid steps."""
     squared_norms = np.empty(len(rows))
@@ -515,7 +515,7 @@ def square_norms(rows: np.ndarray) -> np.ndarray:
 
 # With Python's error model every division is checked for zero, which prevents
 # vectorization.
-@njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
 def _snap_values(
     values: np.ndarray,
     centers: np.ndarray,

@@ -18,7 +18,7 @@ import numpy as np
 
 from pkm.datasets.generated import samplers
 from pkm.datasets.generated.samplers import GeneratedPoints, Recipe
-from pkm.source import read_code, read_code_behind
+from pkm.source import read_code, read_with_dependencies
 
 #: Ending of the names of the generated substitutes of published G2 files.
 SUBSTITUTE_SUFFIX = "-generated"
@@ -224,7 +224,7 @@ def _check_distances(name: str, recipe: Recipe) -> None:
 def fingerprint(family: Family, recipe: Recipe) -> str:
     """Hash a recipe and the code of everything that turns it into points (SHA-256)."""
     content = json.dumps(asdict(recipe), sort_keys=True)
-    content += read_code_behind(family.draw)
+    content += read_with_dependencies(family.draw)
     if family.draw is samplers.draw_blobs:
         # The points are scikit-learn's: another release may draw others.
         from sklearn.datasets import make_blobs

@@ -13,13 +13,13 @@ from pkm.experiments.fit.rows import make_rows
 from pkm.experiments.fit.threads import limit_threads
 from pkm.experiments.fit.timing import peak_memory, timer
 from pkm.methods import Run
-from pkm.metrics import evaluate, forget_points, prepare_metrics
+from pkm.metrics import clear_caches, evaluate, prepare_metrics
 
 
 def forget_data() -> None:
     """Drop the data sets of this process, and what was computed from them."""
     prepare_data.cache_clear()
-    forget_points()
+    clear_caches()
 
 
 def execute(

@@ -607,7 +607,7 @@ class KaplanStemmer(CoresetMethod):
         # Draw a hash: intervals of the width along random directions.
         d = buckets.n_features
         projections = self._n_projections(d)
-        width *= buckets.bulk_radius
+        width *= buckets.uncompressed_radius
         hashing = euclidean_hash(generator, projections, d, width)
 
         # Release the codes and counts of the large buckets.
@@ -620,8 +620,8 @@ class KaplanStemmer(CoresetMethod):
         # Radii that points are clipped to. A coarse average must be within the radius
         # of the fine one, so that its bias by clipping hardly matters. Buckets that use
         # all features are cubes: half of their diagonal clips nothing.
-        coarse = COARSE_RADIUS * buckets.bulk_radius
-        fine = max(width, schedule.fine_radius * buckets.bulk_radius)
+        coarse = COARSE_RADIUS * buckets.uncompressed_radius
+        fine = max(width, schedule.fine_radius * buckets.uncompressed_radius)
         radii = [coarse, min(fine, coarse)]
         if schedule.n_averages == 1:
             radii = [width * math.sqrt(projections) / 2]
@@ -665,7 +665,7 @@ def _refine(
     centers: np.ndarray, points: ClippedPoints, schedule: HashSchedule
 ) -> np.ndarray:
     """Move centers (k, d), int64, by noisy Lloyd steps; average them over the last."""
-    radius = schedule.lloyd_radius * points.bulk_radius
+    radius = schedule.lloyd_radius * points.uncompressed_radius
     if schedule.shells_mu > 0:
         radius = _release_radius(points, centers, radius, schedule.shells_mu)
     refinement = schedule.refinement

@@ -64,7 +64,7 @@ def fill_up(
     n_dimensions = len(directions)
     source = np.random.RandomState(int(generator.integers(2**32)))
     packed = largest_packing(source, k, n_dimensions, "bisection")
-    packed = packed * (points.bulk_radius / math.sqrt(n_dimensions))
+    packed = packed * (points.uncompressed_radius / math.sqrt(n_dimensions))
     lifted = points.clip(packed @ directions * SCALE)
     return np.concatenate([candidates, lifted[: max(0, k - len(candidates))]])
 

@@ -45,7 +45,7 @@ class ClippedPoints(View):
     ----------
     radius : float
         At most sqrt(d).
-    bulk_radius : float
+    uncompressed_radius : float
         Radius of the ball that a zoom found, on a grid that it compressed; otherwise
         the same as ``radius``.
     n_points, n_remaining, n_features : int
@@ -65,7 +65,7 @@ class ClippedPoints(View):
         check_positive("radius", radius, ", in half-widths")
         self.n_remaining = self.n_points
         self.radius = min(radius, math.sqrt(self.n_features))
-        self.bulk_radius = self.radius * curator.scale.linear_part
+        self.uncompressed_radius = self.radius * curator.scale.linear_part
         # A zoom has clipped the points to this ball already, but for rounding, and they
         # are in memory for this run alone: points outside are rewritten in place.
         in_place = curator.is_zoomed and self.radius == curator.radius
