@@ -50,7 +50,7 @@ def read(
         value is of another type. The error begins with the file's place in the project.
     """
     path = catalogue.current().folder(paper) / file
-    where = "/".join(path.parts[-4:])
+    where = place(paper, file)
     if not path.is_file():
         raise ValueError(f"{where} is absent; docs/extending.md says what it holds")
     content = catalogue.read_mapping(path)
@@ -61,6 +61,12 @@ def read(
                 f"{where}: {key}={content.get(key)!r} must be a {kind.__name__}"
             )
     return dict(content)
+
+
+def place(paper: str, file: str) -> str:
+    """Name a file of a paper in messages, from the folder of configurations on."""
+    path = catalogue.current().folder(paper) / file
+    return "/".join(path.parts[-4:])
 
 
 def refuse_unknown(
@@ -119,14 +125,17 @@ class KnownNames:
 
 
 def _names_of_entries(paper: Mapping) -> set[str]:
-    """Return the names that the sweeps of a paper give to entries of methods."""
+    """Return the names of entries of methods in sweeps, and those of their classes."""
     specs = filter(None, paper["sweeps"].values())
     entries = [entry for spec in specs for entry in spec.get("methods", ())]
-    return {
+    names = {
         entry["name"]
         for entry in entries
         if isinstance(entry, Mapping) and "name" in entry
     }
+    classes = [entry for entry in entries if isinstance(entry, str) and ":" in entry]
+    read = catalogue.current().read
+    return names | {read("method", entry)["name"] for entry in classes}
 
 
 def _names_in(value: Any) -> Iterator[str]:

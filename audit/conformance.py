@@ -28,7 +28,7 @@ from pkm.compute import exact_limit
 from pkm.compute.storage.blocks import Blocks
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.fitting import RepeatableNoiseWarning, Run
-from pkm.privacy import SCALE, BudgetExceeded, Ledger, gdp_epsilon, snap
+from pkm.privacy import SCALE, BudgetExceeded, Charge, Ledger, gdp_epsilon, snap
 from pkm.privacy.base import PointsLike
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 from pkm.row_blocks import RowBlocks
@@ -114,6 +114,10 @@ def check_estimator(method: PrivateKMeans) -> None:
 def check_shapes(method: PrivateKMeans) -> None:
     """A batch has k grid centers per seed, filled up with copies of the first."""
     run = _run(method)
+    assert run.centers.ndim == 3, (
+        f"centers must have shape (replicate, cluster, {N_FEATURES}), got "
+        f"{run.centers.shape}"
+    )
     assert run.centers.dtype == np.int64, (
         f"centers must be int64 on the grid, got {run.centers.dtype}"
     )
@@ -190,8 +194,16 @@ def check_schedule(method: PrivateKMeans) -> None:
     )
     for planned_charge, charge in zip(planned.schedule, ledger.charges, strict=True):
         assert planned_charge.matches(charge), (
-            f"{charge.cost} must cost what the schedule says, {planned_charge.cost}"
+            f"{charge.label} of {_format_charge(charge)} must be what the schedule "
+            f"says, {_format_charge(planned_charge)}"
         )
+
+
+def _format_charge(charge: Charge) -> str:
+    """Write a charge's round, noise and costs that are not zero."""
+    costs = {name: getattr(charge, name) for name in ("mu", "epsilon", "delta")}
+    terms = [f"{name}={value:.4g}" for name, value in costs.items() if value]
+    return " ".join([f"round {charge.round}", charge.mechanism, *terms])
 
 
 def check_ledger(method: PrivateKMeans) -> None:
@@ -244,6 +256,12 @@ def check_overspend_is_refused(method: PrivateKMeans) -> None:
 
 def check_bad_input(method: PrivateKMeans) -> None:
     """Bad parameters and bad points are refused with a ValueError before any work."""
+    absent = PrivateKMeans.constraints.keys() - method.constraints.keys()
+    assert not absent, (
+        f"constraints lack {', '.join(sorted(absent))}: begin them with "
+        "**PrivateKMeans.constraints"
+    )
+
     # Parameters out of their ranges.
     bad_values: dict[str, list[float]] = {"n_clusters": [0, N_POINTS + 1, 2.5]}
     if method.claim.private:
@@ -312,6 +330,10 @@ def _assert_refused(
     except ValueError as error:
         assert str(error), f"{case} must be refused with a message"
         return
+    except Exception as error:
+        raise AssertionError(
+            f"{case} must be refused with a ValueError, got {error!r}"
+        ) from error
     raise AssertionError(f"{case} must be refused with a ValueError")
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 from pkm import catalogue
 from pkm.analysis.claims import exact, predicates  # noqa: F401, types of checks
 from pkm.analysis.claims.findings import CHECK_TYPES, COMMON_KEYS
-from pkm.analysis.paper_files import KnownNames, read, refuse_unknown
+from pkm.analysis.paper_files import KnownNames, place, read, refuse_unknown
 from pkm.analysis.tables.study import Study
 
 KINDS = ("ordering", "threshold", "trend", "magnitude", "count")
@@ -94,7 +94,7 @@ def read_claims(paper: str) -> dict:
     """
     content = _DEFAULTS | read(paper, "claims.yaml", _REQUIRED, _DEFAULTS)
     _import_checks(paper)
-    file = f"conf/paper/{paper}/claims.yaml"
+    file = place(paper, "claims.yaml")
     known = KnownNames(paper, content["derived"])
     claims: dict[str, Claim] = {}
     for entry in content["claims"]:

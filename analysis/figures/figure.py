@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pandas as pd
 
 from pkm import schema
-from pkm.analysis.paper_files import KnownNames, read, refuse_unknown
+from pkm.analysis.paper_files import KnownNames, place, read, refuse_unknown
 from pkm.names import suggestion
 
 #: Lines by matplotlib's words for them; empty for none.
@@ -314,11 +314,12 @@ def read_figures(paper: str) -> tuple[FigureSpec, ...]:
         If there is no such file, it cannot be read, or a key or value is wrong.
     """
     content = read(paper, "figures.yaml", {"figures": Mapping}, _OPTIONAL)
+    file = place(paper, "figures.yaml")
     known = KnownNames(paper, content.get("derived", ()))
     common = {"titles": content.get("titles", {})} | content.get("defaults", {})
     specs = []
     for name, entry in content["figures"].items():
-        where = f"conf/paper/{paper}/figures.yaml: figure {name}"
+        where = f"{file}: figure {name}"
         refuse_unknown(_linestyles(entry), LINESTYLES, f"{where}: linestyle")
         values = checked(where, common | {"title": name} | entry)
         spec = FigureSpec(paper=paper, name=name, **values)

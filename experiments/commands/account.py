@@ -60,7 +60,8 @@ def charge_account(
     Raises
     ------
     ConfigurationError
-        If the runs would exceed the budget, or a cell's method claims no privacy.
+        If the runs would exceed the budget, or a cell's method claims no privacy or
+        has no schedule.
     AccountError
         If the account cannot be read or written, or has another adjacency or rho.
     """
@@ -82,7 +83,11 @@ def charge_account(
         points = prepare_cell_data(cell, data_dir).points
         # Null records count in n, which is public.
         shape = points.n_records, points.shape[1]
-        runs.append(method.planned_run(*shape, cell.seeds, purpose=purpose))
+        try:
+            planned = method.planned_run(*shape, cell.seeds, purpose=purpose)
+        except NotImplementedError as error:
+            raise ConfigurationError(f"account={path!r}: {error}") from error
+        runs.append(planned)
     try:
         account.charge(*runs)
     except BudgetExceeded as error:

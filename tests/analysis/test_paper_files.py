@@ -26,11 +26,11 @@ CLAIMS = {"title": "New", "reference": "Nobody", "claims": [CLAIM]}
 @pytest.fixture
 def write(tmp_path, monkeypatch):
     """Write the files of a paper `new`; what is not given is right."""
-    search_path = (CONF, tmp_path / "conf")
+    search_path = (CONF, tmp_path / "own")
     monkeypatch.setattr(catalogue, "current", lambda: catalogue.Catalogue(search_path))
     monkeypatch.setattr(report, "read_claims", read_claims.__wrapped__)
     monkeypatch.setattr(report, "read_figures", figure.read_figures.__wrapped__)
-    folder = tmp_path / "conf" / "paper" / "new"
+    folder = tmp_path / "own" / "paper" / "new"
     folder.mkdir(parents=True)
 
     def write(**files):
@@ -69,12 +69,36 @@ def test_names_that_functions_make_are_declared(write):
     report.check_figures_and_claims("new")
 
 
+def test_a_class_of_a_sweep_goes_by_its_short_name(write):
+    """Rows have the name of the class in small letters, and so have figures and claims."""
+    sweeps = {"sweeps": {"main": {"methods": ["my_methods:NoisyMean", "mean"]}}}
+    figures = figures_with(methods=["noisymean"])
+    write(sweeps=sweeps, figures=figures, claims=claims_with({"left": ["noisymean"]}))
+    report.check_figures_and_claims("new")
+    write(sweeps=sweeps, claims=claims_with({"left": ["my_methods:NoisyMean"]}))
+    with pytest.raises(ValueError, match="did you mean 'noisymean'"):
+        report.check_figures_and_claims("new")
+
+
+@pytest.mark.parametrize(
+    ("files", "place"),
+    [
+        ({"claims": claims_with(kind="orderin")}, "own/paper/new/claims.yaml: new/first: "),
+        ({"figures": figures_with(sweep="mian")}, "own/paper/new/figures.yaml: figure a: "),
+    ],
+)
+def test_an_error_names_the_folder_of_the_file(files, place, write):
+    write(**files)
+    with pytest.raises(ValueError, match=f"^{place}"):
+        report.check_figures_and_claims("new")
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"figures": None}, "conf/paper/new/figures.yaml is absent"),
-        ({"claims": None}, "conf/paper/new/claims.yaml is absent"),
-        ({"claims": "title: [\n"}, "conf/paper/new/claims.yaml:2: "),
+        ({"figures": None}, "own/paper/new/figures.yaml is absent"),
+        ({"claims": None}, "own/paper/new/claims.yaml is absent"),
+        ({"claims": "title: [\n"}, "own/paper/new/claims.yaml:2: "),
         ({"claims": "- a\n"}, "claims.yaml:1: the file must hold a mapping"),
         ({"claims": {"title": "New", "claims": []}}, "reference=None must be a str"),
         ({"claims": CLAIMS | {"claim": []}}, "'claim' is unknown; did you mean 'claims'"),

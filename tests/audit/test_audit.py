@@ -141,6 +141,13 @@ class FailsInside(SuLloyd):
         raise KeyError("nothing there")
 
 
+class FailsWithoutSchedule(planted.HasNoSchedule):
+    """Wrong: fails whatever the data. An account, of some pairs, needs a schedule."""
+
+    def cluster(self, curator):
+        raise KeyError("nothing there")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -158,6 +165,7 @@ class FailsInside(SuLloyd):
         (["Lloyd"], "claims no privacy"),
         ([f"{__name__}.DoesNotBuild"], "does not build"),
         ([f"{__name__}.FailsInside", "pairs=2"], "fails on every pair"),
+        ([f"{__name__}.FailsWithoutSchedule", "pairs=8"], "KeyError('nothing there')"),
         ([f"{__name__}.FailsInside", "view=residuals"], "fails on 400 points"),
     ],
     ids=" ".join,

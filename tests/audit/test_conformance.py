@@ -1,11 +1,14 @@
 """The conformance suite refuses methods of others that do not keep to the contract."""
 
+import re
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from planted_faults import (
     HalvedSums,
+    HasNoSchedule,
     LargerDelta,
     MomentsByNorm,
     ReadsRows,
@@ -14,13 +17,15 @@ from planted_faults import (
     broken,
 )
 
-from pkm.audit.conformance import CHECKS, conformance, main
+from pkm.audit.conformance import CHECKS, _assert_refused, conformance, main
 from pkm.compute import SCALE, Points
 from pkm.methods import (
     FastLloyd,
     GLloyd,
     SuLloyd,
 )
+from pkm.methods.schedule import Schedule, plan_release
+from pkm.privacy import Gaussian, SumsAndCounts
 
 
 class KeepsPoints(GLloyd):
@@ -145,6 +150,52 @@ class Uncharged(FastLloyd):
 def test_conformance_catches_a_broken_method(method, failed_check):
     failed_checks = {outcome.check for outcome in conformance(method) if outcome.error}
     assert failed_check in failed_checks
+
+
+class OwnRulesOnly(GLloyd):
+    """Wrong: its rules replace those of every method."""
+
+    constraints: ClassVar = {"variant": GLloyd.constraints["variant"]}
+
+
+class NotABatch(FastLloyd):
+    """Wrong: the centers of one replicate, without its axis."""
+
+    batched = False
+
+    def cluster(self, curator):
+        centers, n_iter = super().cluster(curator)
+        return centers[0], n_iter
+
+
+class OtherSchedule(HasNoSchedule):
+    """Wrong: the schedule says less than what is charged."""
+
+    def schedule(self, n_points, n_features):
+        return Schedule(plan_release(SumsAndCounts, Gaussian, mu=0.01))
+
+
+@pytest.mark.parametrize(
+    ("method", "check", "message"),
+    [
+        (OwnRulesOnly, "check_bad_input", "n_clusters, .*begin them with \\*\\*PrivateKMeans"),
+        (NotABatch, "check_shapes", r"must have shape \(replicate, cluster, 3\), got \(9, 3\)"),
+        (OtherSchedule, "check_schedule", r"of round 0 gaussian mu=\S+ must be what the schedule"),
+    ],
+)
+def test_a_failed_check_says_what_to_change(method, check, message):
+    outcomes = {outcome.check: outcome.error for outcome in conformance(method)}
+    assert re.search(message, outcomes[check])
+
+
+def test_another_error_than_a_refusal_is_said_with_its_case(monkeypatch):
+    def fail(self, n_points=None):
+        if self.n_clusters == 2.5:
+            raise TypeError("no integer")
+
+    monkeypatch.setattr(GLloyd, "check_parameters", fail)
+    with pytest.raises(AssertionError, match=r"n_clusters=2.5 must be .*TypeError\('no integer'"):
+        _assert_refused("n_clusters=2.5", GLloyd(2.5).check_parameters)
 
 
 def test_conformance_command(capsys):

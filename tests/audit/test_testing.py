@@ -5,6 +5,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import diffprivlib_guest
 import faults_around_releases as around
@@ -13,9 +14,9 @@ import planted_faults as planted
 import pytest
 
 from pkm.audit import report
-from pkm.methods import DPM, FastLloyd, GLloyd, Lloyd
+from pkm.methods import DPM, FastLloyd, GLloyd, Lloyd, PrivateKMeans
 from pkm.methods.baselines.diffprivlib import library_python
-from pkm.privacy import Budget, Gaussian, Laplace
+from pkm.privacy import SCALE, Budget, Gaussian, GridCounts, Laplace, PrivacyClaim
 from pkm.privacy.mechanisms.additive import BoundedLaplace, BoundedValues
 from pkm.testing import check_method, check_neighbors, check_noise
 
@@ -54,6 +55,28 @@ def test_an_audit_without_power_is_no_success(monkeypatch):
     monkeypatch.setattr(report, "MIN_TIGHTNESS", 2.0)
     with pytest.raises(AssertionError, match="replay: no power here"):
         check_method(GLloyd(3), n_pairs=8)
+
+
+class OneCount(PrivateKMeans):
+    """One center, and one noisy number a run."""
+
+    claims: ClassVar = {"sound": PrivacyClaim("pure")}
+    batched = False
+
+    epsilon: float = 1.0
+
+    def cluster(self, curator):
+        query = GridCounts(1)
+        curator.release(query, counts=Laplace(SCALE / self.epsilon))
+        return np.zeros((1, 1, curator.n_features), np.int64), 1
+
+
+def test_a_method_of_few_numbers_is_run_more_often():
+    tests = report.check_residuals(OneCount(3), seed=0)
+    law = [test for test in tests if test.what == "law"]
+    assert {test.n_values for test in law} == {report.MORE_RUNS * report.RESIDUAL_RUNS}
+    assert not any(test.powerless for test in law)
+    check_method(OneCount(3), n_pairs=8)
 
 
 # Noise

@@ -67,6 +67,16 @@ def test_a_method_is_checked_and_run(folder):
     assert "mean " in printed
 
 
+def test_the_test_of_the_method_passes(folder):
+    (code,) = re.findall(r"^```python\n(import pytest\n.*?)^```", PAGE, re.M | re.S)
+    (folder / "test_mine.py").write_text(code)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
+    completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    audited = pkm(folder, "audit", "my_methods:NoisyMean", "pairs=8")
+    assert "replay consistent  residuals consistent" in audited
+
+
 def test_a_paper_is_reported(folder):
     words = ("reproduce", "--config-dir", "my_conf", "paper=demo", "profile=smoke")
     printed = pkm(folder, *words, "tracking=none")

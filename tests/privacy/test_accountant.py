@@ -752,6 +752,17 @@ def test_the_command_line_refuses_what_an_account_does_not_take(call, path):
     assert code == 2 and "damaged" in errors
 
 
+@pytest.mark.integration
+def test_the_command_line_refuses_a_method_without_a_schedule_in_one_line(call, path):
+    PrivacyAccountant(Budget(2.0, 1e-5), path)
+    words = ("method=planted_faults:HasNoSchedule", *RUN[1:])
+    code, out, errors = call(run_command, f"account={path}", *words)
+    assert code == 2
+    assert "HasNoSchedule must define schedule(n_points, n_features)" in errors
+    assert errors.count("\n") == 1 and "Traceback" not in out + errors
+    assert PrivacyAccountant.open(path).spent() == 0
+
+
 def test_a_pure_account_takes_no_gaussian_run():
     account = PrivacyAccountant(Budget(10.0))
     with pytest.raises(BudgetExceeded):

@@ -555,3 +555,18 @@ class FollowsTheData(PrivateKMeans):
         if np.abs(answer["sums"]).max() > 1e7:
             curator.release(query, sums=Gaussian(1e9), counts=Gaussian(1e9))
         return centers, 1
+
+
+class HasNoSchedule(PrivateKMeans):
+    """A method that runs without an account and a zoom alone."""
+
+    claims: ClassVar = {"sound": PrivacyClaim("approximate")}
+    batched = False
+
+    epsilon: float = 1.0
+
+    def cluster(self, curator):
+        centers = np.zeros((1, 1, curator.n_features), np.int64)
+        query = SumsAndCounts(centers)
+        curator.release(query, sums=Gaussian(1e6), counts=Gaussian(1e6))
+        return centers, 1
