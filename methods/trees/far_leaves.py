@@ -17,9 +17,9 @@ from pkm.privacy import SCALE
 # Chosen on the families of tools/studies/families.py.
 # Cells are far from this distance on, in half-widths of the linear part of the grid.
 FAR = 1.5
-# The count of a far cell is noise alone with a probability of about exp(-4) / 2 in a
+# The count of a far cell is noise alone with a probability of about exp(-5) / 2 in a
 # level, by a union bound over its cells.
-MARGIN = 4.0
+MARGIN = 5.0
 
 
 def find_far_leaves(
