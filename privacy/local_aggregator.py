@@ -34,7 +34,7 @@ from pkm.privacy.mechanisms.randomizers import (
     VectorRandomizer,
     check_epsilon,
 )
-from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, frozen
+from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities
 
 # Number of users whose reports are drawn from one stream: public, so that streams do
 # not depend on shards.
@@ -295,7 +295,7 @@ class CohortQuery(Query):
         raise NotImplementedError(f"{type(self).__name__} must define estimate")
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class LocalCounts(CohortQuery):
     """Numbers of users in each cell of a public rule.
 
@@ -338,7 +338,7 @@ class LocalCounts(CohortQuery):
         return mechanism.estimate(reports)[: self.rule.size] * SCALE
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class LocalSums(CohortQuery):
     """Sums of the points of cells, each about an origin.
 
@@ -410,7 +410,7 @@ class LocalSums(CohortQuery):
         return sums * (self.radii * SCALE)[:, None]
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class LocalPoints(CohortQuery):
     """Noisy points: one vector per user, unbiased for the point.
 

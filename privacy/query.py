@@ -6,8 +6,7 @@ released by :meth:`pkm.privacy.BaseCurator.release`, the only place that charges
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -53,15 +52,6 @@ Answer = Mapping[str, Any]
 
 Details = Mapping[str, float | None]
 """Public facts about a release that the ledger records."""
-
-
-QueryType = TypeVar("QueryType", bound=type)
-
-
-@dataclass_transform(frozen_default=True, eq_default=False)
-def frozen(query: QueryType) -> QueryType:
-    """Make a class of queries a frozen dataclass, compared by identity."""
-    return dataclass(frozen=True, eq=False)(query)
 
 
 class Query:

@@ -15,6 +15,7 @@ The first two are on the remaining points of :class:`ClippedPoints`, the others 
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -46,7 +47,7 @@ from pkm.privacy.queries.sums import (
     CountQuery,
     vector_sensitivity,
 )
-from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities, frozen
+from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities
 
 MOMENT_STEPS = 1 << 12
 """Coordinates are truncated to so many steps per half-width before multiplication."""
@@ -55,7 +56,7 @@ MOMENT_ROWS = 1 << 12
 """Points per matrix product; sums of so many products are exact in float64."""
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class BucketCounts(Query):
     """Buckets of the remaining points whose noisy counts pass a threshold.
 
@@ -105,7 +106,7 @@ class BucketCounts(Query):
         return {"counts": OccupiedCells(buckets, counts, self.min_count)}
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class BucketSums(Query):
     """Sums of the remaining points in released buckets, each about an origin.
 
@@ -183,7 +184,7 @@ class BucketSums(Query):
         return {"radius": self.radius}
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class _NearestQuery(Query):
     """Base class of the queries on the points nearest to each center."""
 
@@ -198,7 +199,7 @@ class _NearestQuery(Query):
             raise ValueError("centers must be one or more: there is none to be nearest")
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class NearestCounts(_NearestQuery, CountQuery):
     """Numbers of all points nearest to each center.
 
@@ -223,7 +224,7 @@ class NearestCounts(_NearestQuery, CountQuery):
         return counts[0]
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class NearestShells(_NearestQuery, CountQuery):
     """Numbers of all points by the distance to the nearest center.
 
@@ -258,7 +259,7 @@ class NearestShells(_NearestQuery, CountQuery):
         return total_array(source._all, nearest_shells, **arguments)
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class NearestSumsAndCounts(_NearestQuery):
     """Sums about each center of all points nearest to it, and their numbers.
 
@@ -305,7 +306,7 @@ class NearestSumsAndCounts(_NearestQuery):
         return {"radius": self.radius}
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class SecondMoments(Query):
     """Sum over all points of the products of their coordinates, about the midpoint.
 
@@ -354,7 +355,7 @@ class SecondMoments(Query):
         return matrix + np.triu(matrix, 1).T
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class _CandidateQuery(Query):
     """Base class of selections by the cost of candidates as centers."""
 
@@ -371,7 +372,7 @@ class _CandidateQuery(Query):
         return {"choices": ScoreSensitivity(largest, monotonic=True)}
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class Swaps(_CandidateQuery):
     """Selection of a swap of a center for a candidate, by the cost after it.
 
@@ -417,7 +418,7 @@ class Swaps(_CandidateQuery):
         return int(self.slots[position]), candidate
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class CandidateSets(_CandidateQuery):
     """Selection of one of several sets of candidates, by its cost.
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +23,7 @@ from pkm.privacy.queries.sums import (
     CountQuery,
     vector_sensitivity,
 )
-from pkm.privacy.query import RHO_BOUNDED, Answer, Query, Sensitivities, frozen
+from pkm.privacy.query import RHO_BOUNDED, Answer, Query, Sensitivities
 
 #: L2 norm of the change if one count falls by 1 and another rises by 1.
 TWO_RECORDS = math.sqrt(2)
@@ -167,7 +168,7 @@ def two_sums_sensitivity(
     return max(TWO_RECORDS * radius, inside)
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class RegionSizes(CountQuery):
     """Sizes of all regions, empty ones included, before any split.
 
@@ -193,7 +194,7 @@ class RegionSizes(CountQuery):
         return source._counts()
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class LargeRegions(RegionSizes):
     """Regions with a large noisy size, and their sizes, before any split.
 
@@ -225,7 +226,7 @@ class _RegionQuery(Query):
         return "" if source.charge_both else ONE_RECORD_FLAW
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class RegionCounts(_RegionQuery, CountQuery):
     """Numbers of records in cells of the regions.
 
@@ -267,7 +268,7 @@ class RegionCounts(_RegionQuery, CountQuery):
         return source._counts()[self.cells]
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class RegionSums(_RegionQuery):
     """Sums of the clipped records about their region's center, over groups of cells.
 

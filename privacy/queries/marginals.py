@@ -7,6 +7,7 @@ one, such as that of independent columns. So a record changes it by at most 1.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -20,7 +21,7 @@ from pkm.privacy.checks import check_floats, check_grid_integers, check_range
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms.selection import ScoreSensitivity
 from pkm.privacy.queries.sums import CHOICES, CountQuery, entries_sensitivity
-from pkm.privacy.query import Answer, Details, Query, Sensitivities, frozen
+from pkm.privacy.query import Answer, Details, Query, Sensitivities
 from pkm.scalars import is_integer
 
 MAX_EXPECTED = 2.0**40  # records of a table: in units of 2**-16 they fit int64
@@ -30,7 +31,7 @@ MAX_WEIGHT = 1 << 10
 BLOCK_ROWS = 1 << 14  # points whose cells are computed at a time
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class _TableQuery(Query):
     """Base class of the queries on contingency tables of columns, of one replicate."""
 
@@ -84,7 +85,7 @@ class _TableQuery(Query):
         )
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class Marginals(_TableQuery, CountQuery):
     """Numbers of points in all cells of contingency tables of columns.
 
@@ -114,7 +115,7 @@ class Marginals(_TableQuery, CountQuery):
         return {"tables": len(self.column_sets)}
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class _TableSelection(_TableQuery):
     """Base class of selections of a table by its weighted distance from another."""
 
@@ -137,7 +138,7 @@ class _TableSelection(_TableQuery):
         raise NotImplementedError(f"{type(self).__name__} must define terms")
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class DependentColumns(_TableSelection):
     """Selection of columns whose table is far from independence.
 
@@ -190,7 +191,7 @@ class DependentColumns(_TableSelection):
         return independent, [1] * n_tables, [0] * n_tables
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class WorstApproximated(_TableSelection):
     """Selection of columns whose table is far from a model's (AIM).
 

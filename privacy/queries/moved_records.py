@@ -12,6 +12,7 @@ records:
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -49,7 +50,6 @@ from pkm.privacy.query import (
     Query,
     Sensitivities,
     Sensitivity,
-    frozen,
 )
 
 LEVELS = 19  # of a quadtree
@@ -140,7 +140,7 @@ class _MovedQuery(Query):
         return {part: change}
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class AllPoints(_MovedQuery):
     """All points, with noise on each coordinate; released once.
 
@@ -175,7 +175,7 @@ class AllPoints(_MovedQuery):
         return {"points": released.rows[None]}
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class Total(_MovedQuery):
     """Sum of all points.
 
@@ -192,7 +192,7 @@ class Total(_MovedQuery):
         return {"sums": source._rows.sum(axis=0)[None]}
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class GroupSums(_MovedQuery):
     """Sums of the exact points of groups that are defined by released data.
 
@@ -225,7 +225,7 @@ class GroupSums(_MovedQuery):
         return {"sums": group_sums(source._rows, self.groups, self.n_groups)[None]}
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class QuadtreeCounts(Query):
     """Large counts of the cells of public shifted quadtrees.
 
@@ -303,7 +303,7 @@ def _names_at(
     return names
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class SoftCounts(Query):
     """Numbers of points at the nodes of a public grid, with multilinear weights.
 

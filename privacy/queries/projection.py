@@ -52,7 +52,7 @@ from pkm.privacy.queries.sums import (
     CountQuery,
     entries_sensitivity,
 )
-from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities, frozen
+from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities
 
 
 def cover_epsilon(weight: float, delta: float) -> float:
@@ -213,7 +213,7 @@ class ProjectedPoints(View):
         self.n_dimensions = len(matrix)
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class CoverPicks(Query):
     """Grid points that cover many projected points.
 
@@ -260,7 +260,7 @@ class CoverPicks(Query):
         return {"picks": CoverProblem(source._projection, self.grids, self.n_picks)}
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class _ProjectedQuery(Query):
     """Base class of the queries on the points nearest to each center."""
 
@@ -281,7 +281,7 @@ class _ProjectedQuery(Query):
             yield rows, nearest_labels(projection[rows], self.centers)
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class ProjectedCounts(_ProjectedQuery, CountQuery):
     """Numbers of points nearest to each center in the projection.
 
@@ -306,7 +306,7 @@ class ProjectedCounts(_ProjectedQuery, CountQuery):
         return counts
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class ProjectedSumsAndCounts(_ProjectedQuery):
     """Sums in all features, and numbers, of the points nearest to each center.
 

@@ -12,6 +12,7 @@ not record them: its charges are known before the first draw.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,10 @@ from pkm.privacy.queries.sums import (
     entries_sensitivity,
     vector_sensitivity,
 )
-from pkm.privacy.query import Answer, Query, Sensitivities, frozen
+from pkm.privacy.query import Answer, Query, Sensitivities
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class _AboutCenter(Query):
     """Base class of the queries about a center, of one replicate."""
 
@@ -46,7 +47,7 @@ class _AboutCenter(Query):
         return total_array(source._shards, kernel, **vars(self))
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class ShellCounts(_AboutCenter, CountQuery):
     """Numbers of points in shells about a center.
 
@@ -85,7 +86,7 @@ class ShellCounts(_AboutCenter, CountQuery):
         return self._total(source, shell_counts)
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class SideCounts(_AboutCenter, CountQuery):
     """Numbers of points by side of a center and distance to it, in every column.
 
@@ -120,7 +121,7 @@ class SideCounts(_AboutCenter, CountQuery):
         return self._total(source, side_counts)
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class ClippedSum(_AboutCenter):
     """Sum of the differences of points and a center, each clipped in norm to a radius.
 

@@ -14,6 +14,7 @@ its most expensive cell (parallel composition).
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -43,7 +44,6 @@ from pkm.privacy.query import (
     Query,
     Sensitivities,
     Sensitivity,
-    frozen,
 )
 from pkm.scalars import is_integer
 
@@ -113,7 +113,7 @@ class CountQuery(Query):
         raise NotImplementedError(f"{type(self).__name__} must define count")
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class SumsAndCounts(Query):
     """Sums and counts of the points nearest to each center.
 
@@ -188,7 +188,7 @@ class SumsAndCounts(Query):
         return {} if isinstance(self.radius, np.ndarray) else {"radius": self.radius}
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class CountsAndBoundedSums(Query):
     """Counts of the points nearest to each center, and sums bounded by noisy counts.
 
@@ -248,7 +248,7 @@ def mirrored(counts: np.ndarray) -> np.ndarray:
     return np.where(counts < SCALE // 2, SCALE - counts, counts)
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class GridCounts(CountQuery):
     """Numbers of points in all cells of a public grid.
 
@@ -293,7 +293,7 @@ class GridCounts(CountQuery):
         return {"intervals": self.intervals}
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class GapPercentile(Query):
     """Percentile of the gaps between neighboring values, averaged over features.
 

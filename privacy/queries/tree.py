@@ -31,7 +31,7 @@ from pkm.privacy.queries.sums import (
     CountQuery,
     vector_sensitivity,
 )
-from pkm.privacy.query import Answer, Details, Query, Sensitivities, frozen
+from pkm.privacy.query import Answer, Details, Query, Sensitivities
 
 MAX_INTERVALS = 4096  # of a BoxGrid: limits the memory of large trees
 MAX_SUM = 2.0**60  # grid steps
@@ -310,7 +310,7 @@ class PartitionTree(View):
             raise ValueError(f"cells={list(cells)} must be among the {n_cells} cells")
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class CellCounts(CountQuery):
     """Numbers of points in disjoint cells of a tree.
 
@@ -338,7 +338,7 @@ class CellCounts(CountQuery):
         return source._total(_sizes, cells=self.cells)
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class CellSums(Query):
     """Sums of the points of disjoint cells of a tree, each about an origin.
 
@@ -410,7 +410,7 @@ class CellSums(Query):
         return np.full(len(self.cells), self.radius * SCALE)
 
 
-@frozen
+@dataclass(frozen=True, eq=False)
 class Splits(Query):
     """Selection of a split for each of disjoint cells, among the grid's candidates.
 
