@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from pkm.compute.kernels.clipping import clipped_sums
 from pkm.compute.kernels.farthest import Farthest
@@ -107,7 +108,7 @@ class Hash:
         # negative and mixed-radix digits are below ``sizes``.
         lowest_cells = np.array([lowest for lowest, _ in self._cell_ranges()], np.int64)
         offsets = self.shifts - lowest_cells * self.width
-        transposed = self.directions.T.astype(np.float64)
+        sizes = np.array(self.sizes, np.int64)
         n = points.shape[0]
         n_marked = n if mask is None else np.count_nonzero(mask)
         codes = np.empty(n_marked, np.min_scalar_type(math.prod(self.sizes) - 1))
@@ -117,13 +118,15 @@ class Hash:
             rows = points.rows[block]
             if mask is not None:
                 rows = rows[mask[block]]
-            # Integers below 2**53, in steps of 2**-32 half-widths.
-            products = rows.astype(np.float64) @ transposed
-            # The cell along each projection is a digit of the code.
-            cells = (products.astype(np.int64) + offsets) // self.width
             begin = end
             end += len(rows)
-            codes[begin:end] = np.ravel_multi_index(tuple(cells.T), self.sizes)
+            codes[begin:end] = _compute_codes(
+                rows,
+                self.directions,
+                offsets,
+                self.width,
+                sizes,
+            )
         return codes
 
     def cell_centers(self, codes: np.ndarray) -> np.ndarray:
@@ -143,6 +146,29 @@ class Hash:
             direction = self.directions[m] / DIRECTION_SCALE
             centers += np.outer(product / DIRECTION_SCALE, direction)
         return centers
+
+
+@njit(cache=True, nogil=True)
+def _compute_codes(
+    rows: np.ndarray,
+    directions: np.ndarray,
+    offsets: np.ndarray,
+    width: int,
+    sizes: np.ndarray,
+) -> np.ndarray:
+    # IN: rows and the public hash. OUT: codes, one per row.
+    codes = np.empty(len(rows), np.int64)
+    for i in range(rows.shape[0]):
+        code = 0
+        for m in range(directions.shape[0]):
+            # An integer below 2**53, in steps of 2**-32 half-widths.
+            product = 0
+            for h in range(rows.shape[1]):
+                product += np.int64(rows[i, h]) * directions[m, h]
+            # The cell along each projection is a digit of the code.
+            code = code * sizes[m] + (product + offsets[m]) // width
+        codes[i] = code
+    return codes
 
 
 def euclidean_hash(
