@@ -1,7 +1,7 @@
-"""Known names for an unknown one."""
+"""Names in messages: known ones for an unknown one, and lists of many."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
@@ -37,3 +37,19 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     if match is None:
         return f"; known are {', '.join(names)}"
     return f"; did you mean {match!r}?"
+
+
+def list_names(
+    names: Sequence[str],
+    most: int,
+    separator: str = ", ",
+) -> str:
+    """List the first names, and say how many more there are.
+
+    Examples
+    --------
+    >>> list_names(["iris", "wine", "yeast"], 2)
+    'iris, wine and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more

@@ -1,7 +1,7 @@
 """Checks of arguments, whose errors name the argument, its value and the rule."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -173,6 +173,17 @@ def _check_array(
             f"{name} must be {rule} of shape ({lengths}), got {array.dtype} of shape "
             f"{array.shape}{remedy}"
         )
+
+
+def are_different_indices(indices: Collection[int], size: int) -> bool:
+    """Whether indices are in ``range(size)``, and none occurs twice.
+
+    Examples
+    --------
+    >>> are_different_indices([2, 0], 3), are_different_indices([2, 2], 3)
+    (True, False)
+    """
+    return len(set(indices).intersection(range(size))) == len(indices)
 
 
 def check_range(

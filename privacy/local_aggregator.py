@@ -17,7 +17,7 @@ from pkm.compute import DIRECTION_SCALE, Points, labels
 from pkm.compute.storage.points import make_slices
 from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.checks import check_positive, check_type
+from pkm.privacy.checks import are_different_indices, check_positive, check_type
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.ledger import Ledger, StreamKey
 from pkm.privacy.mechanisms.noise import SPLIT
@@ -372,8 +372,7 @@ class LocalSums(CohortQuery):
         super().check(source)
         check_type("rule", self.rule, *RULES)
         cells = self.cells.tolist()
-        known = set(cells).intersection(range(self.rule.size))
-        if not cells or len(known) < len(cells):
+        if not cells or not are_different_indices(cells, self.rule.size):
             raise ValueError(
                 f"cells={cells} must name one or more cells, once each, of the "
                 f"{self.rule.size}"

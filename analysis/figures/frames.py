@@ -428,9 +428,9 @@ def caption_fields(
     drawn = data.drawn
     panels = panel_names(drawn, spec) if len(drawn) else []
     n_expected = len({*panels, *expected_panels(spec)})
-    lacking = f" of {n_expected}" if len(panels) < n_expected else ""
+    of_expected = f" of {n_expected}" if len(panels) < n_expected else ""
     plural = "" if n_expected == 1 else "s"
-    fields = {"sets": f"{len(panels)}{lacking} data set{plural}"}
+    fields = {"sets": f"{len(panels)}{of_expected} data set{plural}"}
     if "left_out" in drawn:
         left_out = drawn["left_out"]
         n_cells = (left_out > 0).sum()

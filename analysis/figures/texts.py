@@ -1,7 +1,7 @@
 """Texts that figures share: what is missing, formats of numbers, labels of axes."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -53,16 +53,6 @@ def missing_text(missing: Iterable[str]) -> str:
     texts = [f"Not shown, no stored rows: {'; '.join(absent)}."] if absent else []
     texts += [f"Not shown: {'; '.join(others)}."] if others else []
     return " ".join(texts)
-
-
-def list_names(
-    names: Sequence[str],
-    most: int,
-    separator: str,
-) -> str:
-    """List names, and say how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return separator.join(names[:most]) + more
 
 
 def count_text(

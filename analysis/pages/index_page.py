@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 from pkm.analysis.claims.findings import NOT_RUN, VERDICTS
-from pkm.analysis.figures.texts import list_names
 from pkm.analysis.pages.html import embedded, render
 from pkm.analysis.pages.report import SUMMARY
 from pkm.files import atomic_write
+from pkm.names import list_names
 
 #: Profiles by how much of a paper they run.
 PROFILES = ("smoke", "quick", "paper")

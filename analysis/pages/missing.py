@@ -4,7 +4,7 @@ import re
 
 import pandas as pd
 
-from pkm.analysis.figures.texts import list_names
+from pkm.names import list_names
 
 #: How many data sets one line names.
 NAMED = 12
@@ -49,7 +49,7 @@ def missing_table(
     reasons = missing["reason"].astype(str).str.strip().str.split("\n").str[-1]
     lines = [
         {
-            "datasets": list_names(list(datasets.unique()), NAMED, ", "),
+            "datasets": list_names(list(datasets.unique()), NAMED),
             "cells": len(datasets),
             "reason": reason,
             "brief": re.split(r", | \(or ", reason, maxsplit=1)[0],

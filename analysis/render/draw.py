@@ -16,11 +16,11 @@ from pkm.analysis.figures.frames import (
     print_table,
     sentences,
 )
-from pkm.analysis.figures.texts import list_names
 from pkm.analysis.render import forest, heatmap, lines
 from pkm.analysis.render.panel import Drawing, Panel
 from pkm.analysis.render.style import Styles, hue_styles
 from pkm.analysis.tables.study import Study
+from pkm.names import list_names
 
 KINDS: dict[str, Callable[[pd.DataFrame, FigureSpec, Styles], Panel]] = {
     "lines": lines.prepare,
@@ -140,5 +140,5 @@ def substitutes(cells: pd.DataFrame) -> str:
     return (
         f"Substitutes: {len(generated)} of {len(names)} data sets were generated in "
         "place of files that are not available "
-        f"({list_names(generated, MAX_NAMES, ', ')})."
+        f"({list_names(generated, MAX_NAMES)})."
     )

@@ -103,7 +103,7 @@ def draw(
             continue
         x = rows["x"]
         if spec.dodge:
-            # Curves are apart by equal factors.
+            # Curves differ by equal factors.
             x = x * 2.0 ** (DODGE * (2 * (hues.index(hue) + 0.5) / len(hues) - 1))
         if with_interval and spec.bands == "bars":
             axes.errorbar(

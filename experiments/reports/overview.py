@@ -12,6 +12,7 @@ from pkm.experiments.plan.estimate import estimate_wall_time, make_estimator
 from pkm.experiments.plan.plan import Plan
 from pkm.experiments.plan.sweep import Gap, Substitution
 from pkm.experiments.store.store import Store
+from pkm.names import list_names
 
 STATUS = ("done", "failed", "absent")
 #: How many names a line spells out.
@@ -154,7 +155,4 @@ def join_names(names: Iterable[str]) -> str:
     >>> join_names([str(number) for number in range(12)])
     '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more'
     """
-    distinct = list(dict.fromkeys(names))
-    joined = ", ".join(distinct[:NAMES_SHOWN])
-    n_more = len(distinct) - NAMES_SHOWN
-    return f"{joined} and {n_more} more" if n_more > 0 else joined
+    return list_names(list(dict.fromkeys(names)), NAMES_SHOWN)

@@ -60,7 +60,7 @@ def nonnegative_cells(
     counts: list[np.ndarray],
     total: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the cells of the finest level whose counts are positive, without noise.
+    """Find the cells of the finest level with positive counts, after denoising.
 
     Where noise is as large as the counts, two constraints lower it: no count is
     negative, and the counts of a cell's children sum to its own.

@@ -211,8 +211,8 @@ class QuadtreeKMeans(PrivateKMeans):
         deviations = np.sqrt(average_with_children(counts, 2 / epsilons**2))
         positions, weights = nonnegative_cells(counts, total)
         is_visible = find_visible(weights, LEAST_COUNT * deviations[-1], MAX_LEFT_OUT)
-        cells = intervals, positions[is_visible], weights[is_visible]
-        leaves = cut_far_part(gather_leaves([cells]), scale)
+        finest = schedule.intervals[-1], positions[is_visible], weights[is_visible]
+        leaves = cut_far_part(gather_leaves([finest]), scale)
         far = find_far_leaves(counts, deviations, scale)
         leaves = leaves.append(far).or_domain(total)
         linear = leaves.expand(scale)

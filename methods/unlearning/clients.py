@@ -106,7 +106,7 @@ class SeedingClient:
         # Alg. 3, lines 2-3: without a seed among the points, the seeds stay. Only the
         # sizes of clusters change.
         if first is None:
-            nearest = _nearest(removed, self.centers)
+            nearest = nearest_centers(removed, self.centers)
             self.sizes -= np.bincount(nearest, minlength=len(self.sizes))
 
         # Lines 5-14: keep the seeds before the first removed one, and draw the others
@@ -278,7 +278,7 @@ class QuantizedClient(SeedingClient):
     @staticmethod
     def _assign(rows: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sums and numbers of the points nearest to each center: exact integers."""
-        labels = _nearest(rows, centers)
+        labels = nearest_centers(rows, centers)
         sums = np.zeros(centers.shape, np.int64)
         np.add.at(sums, labels, rows.astype(np.int64))
         return sums, np.bincount(labels, minlength=len(centers))
@@ -295,6 +295,6 @@ class QuantizedClient(SeedingClient):
         return np.where(counts[:, None] > 0, rounded, centers)
 
 
-def _nearest(rows: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Center nearest to each row, ties to the first: shape (m,)."""
+def nearest_centers(rows: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Find the center nearest to each row, ties to the first: shape (m,)."""
     return cdist(rows.astype(np.float64), centers, "sqeuclidean").argmin(axis=1)

@@ -22,11 +22,15 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial.distance import cdist
 
 from pkm.compute import SCALE, Points
 from pkm.methods.constraints import AUTO, NONE, Integer, OneOf, Real, check_constraints
-from pkm.methods.unlearning.clients import LloydClient, QuantizedClient, SeedingClient
+from pkm.methods.unlearning.clients import (
+    LloydClient,
+    QuantizedClient,
+    SeedingClient,
+    nearest_centers,
+)
 from pkm.methods.unlearning.server import RepairedServer
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM
@@ -516,7 +520,7 @@ class FederatedModel:
         # The global cluster of each position that the server received.
         positions, _ = self.received
         coordinates = self._coordinates(positions)
-        labels = cdist(coordinates, self.centers, "sqeuclidean").argmin(axis=1)
+        labels = nearest_centers(coordinates, self.centers)
         keys = map(bytes, np.ascontiguousarray(positions))
         label_of = dict(zip(keys, labels.tolist(), strict=True))
 
@@ -543,7 +547,7 @@ class FederatedModel:
 
         # The global center of each point: that of its nearest client center.
         rows = client.rows[: client.n].astype(np.float64)
-        local_labels = cdist(rows, client.centers, "sqeuclidean").argmin(axis=1)
+        local_labels = nearest_centers(rows, client.centers)
         assigned = self.centers[np.array(global_labels)[local_labels]]
         differences = rows / SCALE - assigned
         return (differences**2).sum(axis=1)

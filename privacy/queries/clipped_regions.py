@@ -11,7 +11,7 @@ import numpy as np
 from pkm.compute.kernels.clipping import clip_norms
 from pkm.compute.storage.points import make_slices
 from pkm.privacy.base import View
-from pkm.privacy.checks import check_range
+from pkm.privacy.checks import are_different_indices, check_range
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells
 from pkm.privacy.queries.sums import (
@@ -249,8 +249,7 @@ class RegionCounts(_RegionQuery, CountQuery):
     def check(self, source: ClippedRegions) -> None:
         """Refuse cells that do not exist or are named twice."""
         cells = self.cells.tolist()
-        known = set(cells).intersection(range(source.n_cells))
-        if len(known) < len(cells):
+        if not are_different_indices(cells, source.n_cells):
             raise ValueError(
                 f"cells={cells} must be different and below {source.n_cells}"
             )

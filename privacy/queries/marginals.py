@@ -17,7 +17,12 @@ from pkm.compute import Points
 from pkm.compute.storage.blocks import total_array
 from pkm.compute.storage.points import make_slices
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.checks import check_floats, check_grid_integers, check_range
+from pkm.privacy.checks import (
+    are_different_indices,
+    check_floats,
+    check_grid_integers,
+    check_range,
+)
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms.selection import ScoreSensitivity
 from pkm.privacy.queries.sums import CHOICES, CountQuery, entries_sensitivity
@@ -49,8 +54,7 @@ class _TableQuery(Query):
             if inner.dtype != np.int64 or (np.diff(inner) <= 0).any():
                 raise ValueError(f"edges[{h}] must be int64 and increasing")
         for columns in self.column_sets:
-            known = set(columns).intersection(range(d))
-            if not columns or len(known) < len(columns):
+            if not columns or not are_different_indices(columns, d):
                 raise ValueError(
                     f"columns={tuple(columns)} of a table must be one or more "
                     f"different indices from 0 to {d - 1}"
