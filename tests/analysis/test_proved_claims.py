@@ -15,20 +15,25 @@ from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import HOLDS, REFUTED
 from pkm.analysis.papers.kaplan_stemmer import ROWS
 from pkm.catalogue import CONF
-from pkm.datasets import Dataset, scale
+from pkm.compute import Points
+from pkm.datasets import Dataset, load, scale
 from pkm.datasets.registry import find
 from pkm.experiments.plan.entries import expand_datasets
 from pkm.federation.sparse import N_CHECK_SUMS, SparseCode
+from pkm.methods import DPLloyd
 from pkm.methods.trees.dpm import (
     DPM,
     EMPTINESS_WEIGHTS,
     GAP_CONSTANT,
+    PUBLISHED_SHARES,
     SIGMA_STEP,
     interval_width,
     level_budgets,
 )
-from pkm.metrics import evaluate
+from pkm.metrics import evaluate, reference_set
+from pkm.metrics.matching import nearest_distances
 from pkm.privacy import SCALE, SplitScore
+from pkm.privacy.grid import snap
 
 ALL_CLAIMS = [claim for paper in papers_with_claims() for claim in read_claims(paper)["claims"]]
 PROVED = {claim.id: claim.check for claim in ALL_CLAIMS if claim.check["type"] == "proved_by"}
@@ -208,6 +213,41 @@ def test_probability_of_outer_splits_is_below_its_bound():
         assert outer < 1 - 1 / (eta + 1)
 
 
+def test_separated_clusters_are_split_between_them():
+    """Exact probabilities of one split of two normal clusters, as n grows (section 5.4)."""
+    rng = np.random.default_rng(0)
+    edges = np.arange(-10, 10.5, 0.5)
+    middles = (edges[1:] + edges[:-1]) / 2
+    level_epsilon = level_budgets(PUBLISHED_SHARES[2], 7)[0]
+    for n, least in ((300, 0), (3000, 0.3), (100_000, 1 - 1e-6)):
+        signs = rng.choice([-1, 1], (n, 1))
+        points = 3 * signs + rng.standard_normal((n, 3))
+        inside = [np.histogram(column, edges)[0] for column in points.T]
+        inside = np.ravel(inside).astype(float)
+        below = np.ravel([np.searchsorted(np.sort(x), middles) for x in points.T])
+        scores = SCORE(below.astype(float), inside, n, n)
+        emptiness = 1 - inside / n
+        centreness = scores - SCORE.emptiness_weight * emptiness
+
+        factor = n * level_epsilon / (2 * SCORE.sensitivity)
+        probabilities = exponential_mechanism(scores, factor)
+        for least_centreness in (0.3, 0.9):
+            is_central = centreness >= least_centreness
+            assert probabilities[is_central].sum() >= least
+            shortfall = emptiness[is_central].max() - emptiness
+            margin = (1 - least_centreness) / SCORE.emptiness_weight
+            mean = np.average(shortfall[is_central], weights=probabilities[is_central])
+            assert mean <= margin
+
+
+def test_published_dpm_halts_on_one_cluster():
+    """A leaf at the largest depth, 7, has seven splits above it, and so seven other leaves."""
+    for seed in range(10):
+        points = 10 * np.random.default_rng(seed).standard_normal((100_000, 2))
+        model = DPM(variant="published", bounds=(-60, 60), random_state=seed).fit(points)
+        assert len(model.cluster_centers_) < 8
+
+
 def fullest_interval(n_points: float) -> tuple[float, float]:
     """Half-width of the interval around the mean of normal points, and the number of points in it.
 
@@ -322,6 +362,18 @@ def test_printed_objective_has_another_optimum(n_levels):
     assert weights @ on_first_level < weights @ level_budgets(1.0, n_levels)
     optimum = optimize.linprog(weights, A_eq=np.ones((1, n_levels)), b_eq=[1.0])
     np.testing.assert_allclose(optimum.x, on_first_level, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", [DPM(variant="published"), DPLloyd(10)], ids=str)
+def test_ten_references_give_nearly_the_distance_of_twenty(method, cache):
+    points = scale(load("yeast"), "range").points
+    references = reference_set(Points.from_grid(snap(points))).centers
+    model = method.set_params(bounds=(-1, 1), random_state=0).fit(points)
+    centers = [model.cluster_centers_]
+    with_ten, _ = nearest_distances(centers, references[:10])
+    with_twenty, _ = nearest_distances(centers, references)
+    assert len(references) == 20
+    assert with_ten == pytest.approx(with_twenty, rel=0.05)
 
 
 def test_standard_metrics_ignore_centers_without_points(cache):
