@@ -1,37 +1,19 @@
-"""The columns of a stored row: the page on them, and rows that fit them."""
+"""The columns of a stored row, and rows that fit them."""
 
 import math
-from pathlib import Path
 
 import pandas as pd
 import pytest
 from fabricated.studies import ROWS
-from schema_page import HEADINGS, format_default, write_page
 
 from pkm import schema
 from pkm.arrow import TYPES, check_table, to_frame, to_table
 from pkm.metrics import METRICS
 
-PAGE = Path(__file__).parents[1] / "docs" / "schema.md"
-
-
-def test_page_is_current():
-    text = PAGE.read_text(encoding="utf-8")
-    assert text == write_page(text), "run: python tools/schema_page.py docs/schema.md"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, ""), ("", "empty"), ((), "null"), (0, "0"), (False, "false"), (math.nan, "NaN")],
-)
-def test_missing_values_are_written(value, text):
-    assert format_default(value) == text
-
 
 def test_columns_are_declared_once():
     assert len(schema.BY_NAME) == len(schema.COLUMNS)
     assert {column.dtype for column in schema.COLUMNS} == set(TYPES)
-    assert set(HEADINGS) == {column.kind for column in schema.COLUMNS}
 
 
 def test_every_metric_has_a_column():

@@ -22,10 +22,11 @@ from numpy.random import Generator
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
+from pkm.datasets import load
 from pkm.methods import SynopsisKMeans
 from pkm.methods.fitting import RepeatableNoiseWarning
 
-EPSILONS = (0.25, 1.0, 4.0)
+EPSILONS = [0.25, 1.0, 4.0]
 SHAPES = ("round", "stretched", "skewed", "tails", "integers")
 
 
@@ -141,6 +142,14 @@ def skewed_sizes(rng: Generator) -> Data:
     return widen(rng, points, 1.5, 8)
 
 
+def all_sizes(rng: Generator) -> Data:
+    """Sizes from 8 to 4,000, each 1.3 times the one before, for the detection limit."""
+    d = int(2 ** rng.uniform(1, 5))
+    sizes = np.geomspace(8, 4000, 24).astype(int)
+    points = blobs(rng, sizes, d, spread=0.02)
+    return widen(rng, points, 1.5, 24)
+
+
 def starved(rng: Generator) -> Data:
     """Defect g: 50 clusters of 20 records in 32 columns."""
     sizes = even(1000, 50)
@@ -208,11 +217,18 @@ FAMILIES: dict[str, Callable[[Generator], Data]] = {
     "far_rows": far_rows,
     "many_columns": many_columns,
     "skewed_sizes": skewed_sizes,
+    "all_sizes": all_sizes,
     "starved": starved,
     "wide_columns": wide_columns,
     "two_groups": two_groups,
     "anything": anything,
 }
+
+
+def published(name: str) -> Data:
+    """A data set of the registry in its public bounds."""
+    dataset = load(name)
+    return Data(dataset.points, dataset.domain, dataset.n_clusters)
 
 
 def cost(points: np.ndarray, centers: np.ndarray) -> float:
@@ -225,16 +241,29 @@ def cost(points: np.ndarray, centers: np.ndarray) -> float:
     return total
 
 
+def largest_missed(reference: KMeans, centers: np.ndarray) -> int:
+    """Size of the largest cluster of a reference that no center is near; 0 if none.
+
+    Near is less than half of the distance to the nearest other center of the reference.
+    """
+    own = reference.cluster_centers_
+    apart = np.sort(cdist(own, own), axis=1)[:, 1]
+    nearest = cdist(own, centers).min(axis=1)
+    sizes = np.bincount(reference.labels_, minlength=len(own))
+    return int(sizes[nearest >= apart / 2].max(initial=0))
+
+
 def measure(
     family: str,
     numbers: range,
+    epsilons: Sequence[float],
     n_seeds: int,
     ablations: Sequence[str],
 ) -> Iterator[dict[str, float | str]]:
     """Ratios of the cost to that of the best of five k-means runs, and the mean's."""
     for number in numbers:
         rng = np.random.default_rng([number, *family.encode()])
-        data = FAMILIES[family](rng)
+        data = FAMILIES[family](rng) if family in FAMILIES else published(family)
         points = data.points
         reference = KMeans(data.n_clusters, n_init=5, random_state=0).fit(points)
         least = cost(points, reference.cluster_centers_)
@@ -242,21 +271,26 @@ def measure(
         of_mean = cost(points, mean) / least
         for ablation in ["", *ablations]:
             with replaced_constant(ablation):
-                for epsilon, seed in itertools.product(EPSILONS, range(n_seeds)):
+                for epsilon, seed in itertools.product(epsilons, range(n_seeds)):
                     model = SynopsisKMeans(
                         n_clusters=data.n_clusters,
                         epsilon=epsilon,
                         bounds=tuple(data.bounds),
+                        clip=True,
                         random_state=seed,
                     )
-                    model.fit(points)
+                    centers = model.fit(points).cluster_centers_
                     yield {
                         "family": family,
                         "set": number,
+                        "n": len(points),
+                        "d": points.shape[1],
+                        "k": data.n_clusters,
                         "ablation": ablation,
                         "epsilon": epsilon,
-                        "ratio": cost(points, model.cluster_centers_) / least,
+                        "ratio": cost(points, centers) / least,
                         "mean": of_mean,
+                        "missed": largest_missed(reference, centers),
                     }
 
 
@@ -309,9 +343,15 @@ def compare(sets: pd.DataFrame) -> pd.DataFrame:
 def main() -> None:
     """Print geometric means over the sets of a family."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("families", nargs="*", default=list(FAMILIES))
+    parser.add_argument(
+        "families",
+        nargs="*",
+        default=list(FAMILIES),
+        help="families, or data sets of the registry",
+    )
     parser.add_argument("--sets", type=int, default=5, help="data sets of a family")
     parser.add_argument("--seeds", type=int, default=5, help="fits of a data set")
+    parser.add_argument("--epsilon", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--first", type=int, default=0, help="number of the first set")
     parser.add_argument(
         "--ablate", action="append", default=[], help="a constant's other value"
@@ -324,7 +364,9 @@ def main() -> None:
     rows = pd.DataFrame(
         row
         for family in options.families
-        for row in measure(family, numbers, options.seeds, options.ablate)
+        for row in measure(
+            family, numbers, options.epsilon, options.seeds, options.ablate
+        )
     )
     if options.rows:
         rows.to_csv(options.rows, index=False)

@@ -1,0 +1,152 @@
+"""Costs on tables and generated sets that no method was run on before a freeze.
+
+``tools/studies/untouched.yaml`` names them. Its tables are in archives of the package
+index, which ``pip download --no-deps`` gets; unpack them into one folder::
+
+    python tools/studies/untouched.py tables FOLDER --rows tables.csv
+    python tools/studies/untouched.py generated --rows generated.csv
+"""
+
+import argparse
+import hashlib
+import itertools
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+from families import FAMILIES, Data, cost
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_sample_image
+
+from pkm.methods import (
+    DPM,
+    Balcan,
+    FastLloyd,
+    GLloyd,
+    KaplanStemmer,
+    LSHSplits,
+    PEMeans,
+    SynopsisKMeans,
+)
+from pkm.methods.fitting import RepeatableNoiseWarning
+
+FREEZE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+METHODS = {
+    "synopsis": SynopsisKMeans(),
+    "Kaplan-Stemmer": KaplanStemmer(),
+    "Kaplan-Stemmer with a zoom": KaplanStemmer(zoom=0.1),
+    "PE-means": PEMeans(),
+    "PE-means with a zoom": PEMeans(zoom=0.1),
+    "FastLloyd": FastLloyd(),
+    "GLloyd": GLloyd(),
+    "LSH-Splits": LSHSplits(),
+    "DPM, merged": DPM(merge=True),
+    "Balcan": Balcan(),
+}
+RIVALS_OF_GENERATED = ["Kaplan-Stemmer with a zoom", "PE-means with a zoom"]
+
+
+def read_table(folder: Path, table: dict) -> Data:
+    """Read a table of an unpacked archive, whose file must be the declared one.
+
+    Raises
+    ------
+    ValueError
+        If the file has another checksum.
+    """
+    (path,) = folder.rglob(table["file"])
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != table["sha256"]:
+        raise ValueError(f"{path} has the checksum {digest}, not {table['sha256']}")
+    if path.suffix == ".jpg":
+        points = load_sample_image(path.name).reshape(-1, 3).astype(float)
+    else:
+        frame = pd.read_csv(path, usecols=list(table["columns"]))
+        points = frame[list(table["columns"])].dropna().to_numpy(float)
+    bounds = np.array(list(table["columns"].values()), float).T
+    return Data(points.clip(*bounds), bounds, table["n_clusters"])
+
+
+def measure(name: str, data: Data, methods: list[str]) -> Iterator[dict]:
+    """Ratios of costs to that of the best of ten k-means runs, and the mean's."""
+    # Columns have different units: each is scaled by its public bounds.
+    lower, upper = data.bounds
+    points = (data.points - (lower + upper) / 2) / (upper - lower) * 2
+    reference = KMeans(data.n_clusters, n_init=10, random_state=0).fit(points)
+    least = cost(points, reference.cluster_centers_)
+    of_mean = cost(points, points.mean(axis=0, keepdims=True)) / least
+    for method, epsilon in itertools.product(methods, FREEZE["epsilons"]):
+        seeds = FREEZE["seeds" if method == "synopsis" else "other_seeds"]
+        for seed in range(seeds):
+            model = METHODS[method].set_params(
+                n_clusters=data.n_clusters,
+                epsilon=epsilon,
+                delta=FREEZE["delta"],
+                bounds=(-1, 1),
+                random_state=seed,
+            )
+            yield {
+                "set": name,
+                "n": len(points),
+                "d": points.shape[1],
+                "k": data.n_clusters,
+                "method": method,
+                "epsilon": epsilon,
+                "seed": seed,
+                "ratio": cost(points, model.fit(points).cluster_centers_) / least,
+                "mean": of_mean,
+            }
+
+
+def measure_tables(folder: Path) -> Iterator[dict]:
+    """All methods on all tables."""
+    for name, table in FREEZE["tables"].items():
+        yield from measure(name, read_table(folder, table), list(METHODS))
+
+
+def measure_generated() -> Iterator[dict]:
+    """The synopsis and its rivals with a zoom on sets of the meta-generator."""
+    for number in range(FREEZE["generated"]):
+        rng = np.random.default_rng([FREEZE["first_generated"] + number])
+        data = FAMILIES["anything"](rng)
+        # Bounds of generated sets are cubes, which keep their shape.
+        yield from measure(f"{number}", data, ["synopsis", *RIVALS_OF_GENERATED])
+
+
+def summarize(rows: pd.DataFrame) -> None:
+    """Print means of medians over sets, ranks, and quantiles over seeds."""
+    medians = rows.groupby(["method", "epsilon", "set"])["ratio"].median()
+    means = np.exp(np.log(medians).groupby(["method", "epsilon"]).mean())
+    print("geometric mean of medians\n", means.unstack().round(3).to_string())
+    ranks = medians.unstack("method").rank(axis=1)
+    print("mean rank\n", ranks.groupby("epsilon").mean().T.round(2).to_string())
+    of_synopsis = rows[rows["method"] == "synopsis"]
+    sets = of_synopsis.groupby(["set", "epsilon"])["ratio"]
+    quantiles = {"mean": sets.mean()} | {
+        f"{level:.0%}": sets.quantile(level) for level in (0.5, 0.9, 0.99)
+    }
+    print("synopsis, over seeds\n", pd.DataFrame(quantiles).round(3).to_string())
+    worse = sets.median() > of_synopsis.groupby(["set", "epsilon"])["mean"].first()
+    print("above the mean:", list(worse[worse].index))
+
+
+def main() -> None:
+    """Run what is asked for, write its rows and print tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["tables", "generated"])
+    parser.add_argument("folder", nargs="?", type=Path, help="unpacked archives")
+    parser.add_argument("--rows", required=True, help="write all ratios to this CSV")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", RepeatableNoiseWarning)
+    is_tables = options.what == "tables"
+    rows = measure_tables(options.folder) if is_tables else measure_generated()
+    table = pd.DataFrame(rows)
+    table.to_csv(options.rows, index=False)
+    summarize(table)
+
+
+if __name__ == "__main__":
+    main()
