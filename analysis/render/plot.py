@@ -25,7 +25,7 @@ STYLES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.mplsty
 MANY_ENTRIES = 14
 CURVES_AND_ROWS = {"lines": lines.draw, "forest": forest.draw}
 LETTER = 0.55  # width of a letter, of the size of the font
-HANDLE = 4.5  # width of a line of the legend with its margins, in letters
+HANDLE = 7.5  # width of a line of the legend with its margins, in letters
 ROW = 1.9  # height of a row of a forest, of the size of the font
 CELL = 2.6  # height of a row of a map, of the size of the font
 AROUND = 3.5  # height of labels and title of a panel, of the size of the font
@@ -159,6 +159,7 @@ def save(
             dpi="figure",
             metadata=metadata,
             bbox_inches="tight",
+            pad_inches=0.02,
         )
     return stream.getvalue()
 
@@ -346,7 +347,8 @@ def legend_columns(
     """Return how many legend columns fit into `width` inches."""
     letter = LETTER * matplotlib.rcParams["font.size"] / 72
     for columns in range(len(labels), 1, -1):
-        widest = [max(map(len, labels[column::columns])) for column in range(columns)]
+        # As matplotlib fills them: each column has successive entries.
+        widest = [max(map(len, part)) for part in np.array_split(labels, columns)]
         if letter * sum(length + HANDLE for length in widest) <= width:
             return columns
     return 1

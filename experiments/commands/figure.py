@@ -1,6 +1,7 @@
 """Draw figures of papers from stored rows: ``pkm figure NAME``.
 
     pkm figure fastlloyd/figure2 style=paper out=fig2.pdf
+    pkm figure fastlloyd/figure8 style=paper width=3.3 out=fig8.pdf
     pkm figure dpm/figure1 profile=paper results=results
     pkm figure all style=paper out=docs/figures
 
@@ -8,21 +9,24 @@ NAME is a paper and a figure's name; a paper alone stands for all figures and ta
 the paper, ``all`` for those of every paper, where ``style`` holds for what is in the
 paper. ``style=bench``, the default, has our controls; ``style=paper`` has the paper's
 own curves alone, in the width that the figure declares for its venue, or that of a page
-of two columns. ``out`` is a file, PNG or PDF, or a folder; tables become CSV. Further
+of two columns; ``width`` is another one, in inches. ``out`` is a file, PNG or PDF, or a folder; tables become CSV. Further
 words are keys of `pkm reproduce` (profile, results, data; the profile is quick by
 default).
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+import yaml
 from matplotlib.figure import Figure
 
 from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.figures.figure import FigureSpec, find_figure, read_figures
 from pkm.analysis.render import plot
 from pkm.analysis.render.draw import draw
+from pkm.analysis.render.panel import MIN_WIDTH
 from pkm.analysis.tables.study import Study
 from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.groups import ALL_PAPERS
@@ -31,6 +35,7 @@ from pkm.experiments.console.console import make_main
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
 from pkm.files import atomic_write
+from pkm.scalars import is_positive
 
 SUFFIXES = {".png": "png", ".pdf": "pdf"}
 
@@ -41,6 +46,7 @@ def figure(
     *,
     profile: str = "quick",
     style: str = "bench",
+    width: float | None = None,
 ) -> Figure:
     """Draw a figure of a paper from stored rows.
 
@@ -55,6 +61,8 @@ def figure(
     style : {"bench", "paper"}, default="bench"
         ``paper`` has the paper's own curves alone, in its size; ``bench`` also our
         controls.
+    width : float, optional
+        Inches. Default: what the figure declares for its venue, or the style's.
 
     Returns
     -------
@@ -64,9 +72,14 @@ def figure(
     Raises
     ------
     ValueError
-        If there is no such figure, it is a table, or none of its rows is stored.
+        If there is no such figure, it is a table, none of its rows is stored, or the
+        width is below that of a panel.
     """
     spec = find_figure(name)
+    if width is not None:
+        is_wide = is_positive(width) and width >= MIN_WIDTH
+        require(is_wide, "width", width, f"at least {MIN_WIDTH} inches")
+        spec = replace(spec, width=width)
     plot.style_path(style)
     rows = results
     if not isinstance(rows, pd.DataFrame):
@@ -95,6 +108,7 @@ def run(words: Sequence[str], options: dict[str, str]) -> None:
     require(len(words) == 1, "name", " ".join(words), rule)
     (name,) = words
     style = options.pop("style", "bench")
+    width = yaml.safe_load(options.pop("width", "null"))
     out = Path(options.pop("out", "."))
     plot.style_path(style)
     if "/" in name:
@@ -102,7 +116,8 @@ def run(words: Sequence[str], options: dict[str, str]) -> None:
         if out.suffix not in SUFFIXES:
             out = out / f"{_file_name(spec)}.png"
         rows = read_rows(options | {"paper": spec.paper})
-        picture = plot.save(figure(name, rows, style=style), SUFFIXES[out.suffix])
+        drawn = figure(name, rows, style=style, width=width)
+        picture = plot.save(drawn, SUFFIXES[out.suffix])
         out.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(out, picture)
         print(out)

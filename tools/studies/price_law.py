@@ -1,4 +1,4 @@
-"""Fit the price law of the synopsis, and compare it with costs that it was not fitted to.
+"""Fit the price law of the synopsis, and compare it with other costs.
 
 Rows are those of ``tools/studies/families.py --rows``::
 
@@ -23,6 +23,7 @@ from pkm.methods.synthetic.synopsis import QUADTREE_FEATURES
 # A lost cluster can cost a thousandfold. Errors of the logarithm count up to here.
 LARGEST_ERROR = 1.0
 STARTS = 4
+SMALL_ERROR = 0.15
 
 
 def read_medians(path: str) -> pd.DataFrame:
@@ -56,7 +57,7 @@ def fit(table: pd.DataFrame) -> PriceLaw:
         return compute_errors(table, law).clip(upper=LARGEST_ERROR).mean()
 
     rng = np.random.default_rng(0)
-    starts = [[5, 1, 0.2] + rng.normal(0, 0.4, 3) for _ in range(STARTS)]
+    starts = [rng.normal([5, 1, 0.2], 0.4) for _ in range(STARTS)]
     fits = [minimize(loss, start, method="Nelder-Mead") for start in starts]
     factor, columns, ratio = min(fits, key=lambda result: result.fun).x
     return PriceLaw(np.exp(factor), columns, ratio)
@@ -64,8 +65,9 @@ def fit(table: pd.DataFrame) -> PriceLaw:
 
 def summarize(errors: pd.Series) -> str:
     """Median error, and the share of errors that are small."""
-    share = (errors <= 0.15).mean()
-    return f"{len(errors)} settings, median error {errors.median():.3f}, {share:.0%} within 0.15"
+    share = (errors <= SMALL_ERROR).mean()
+    median = errors.median()
+    return f"{len(errors)} settings, median error {median:.3f}, {share:.0%} are small"
 
 
 def main() -> None:
@@ -73,26 +75,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fit", help="rows to fit constants to")
     parser.add_argument("--check", help="rows to compare the constants in use with")
+    parser.add_argument("--sizes", help="rows of the family all_sizes")
     options = parser.parse_args()
     for path in filter(None, (options.fit, options.check)):
         table = read_medians(path)
         few = table["d"] <= QUADTREE_FEATURES
-        for title, part, law in (
-            ("grids", table[few], GRIDS),
-            ("hashing", table[~few], HASHING),
-        ):
-            print(title, summarize(compute_errors(part, law)))
+        for part, law in ((table[few], GRIDS), (table[~few], HASHING)):
+            print(path, law, summarize(compute_errors(part, law)))
             if path == options.fit:
-                print(
-                    " fitted:",
-                    fitted := fit(part),
-                    summarize(compute_errors(part, fitted)),
-                )
-            seen = part[part["family"] == "all_sizes"]
-            if len(seen):
-                print(
-                    " largest missed cluster, times budget:", seen["missed"].describe()
-                )
+                fitted = fit(part)
+                print("fitted:", fitted, summarize(compute_errors(part, fitted)))
+    if options.sizes:
+        table = read_medians(options.sizes)
+        print("largest missed cluster, times budget")
+        print(table.groupby("epsilon")["missed"].describe())
 
 
 if __name__ == "__main__":

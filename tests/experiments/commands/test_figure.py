@@ -28,6 +28,11 @@ def test_one_figure_is_one_file(tmp_path):
     assert (tmp_path / "fig6.pdf").read_bytes().startswith(b"%PDF")
     assert figure.main([name, f"out={tmp_path / 'folder'}"]) == 0
     assert (tmp_path / "folder" / "fastlloyd-figure6.png").is_file()
+    column = tmp_path / "column.png"
+    assert figure.main([name, "style=paper", "width=3.3", f"out={column}"]) == 0
+    with Image.open(column) as picture:
+        # White margins are cut.
+        assert 0.9 < picture.width / picture.info["dpi"][0] / 3.3 <= 1
 
 
 @pytest.mark.usefixtures("fabricated")
@@ -58,6 +63,7 @@ def test_rows_are_those_of_the_store(tmp_path):
 def test_refusals_are_one_line(capsys):
     for words, message in (
         (["fastlloyd/figure2", "style=slides"], "style='slides' must be one of bench, paper"),
+        (["fastlloyd/figure2", "width=1"], "width=1 is not allowed: width must be at least 1.3"),
         (["fastlloyd/figur2"], "did you mean 'fastlloyd/figure2'"),
         ([], "one figure, such as fastlloyd/figure8"),
     ):

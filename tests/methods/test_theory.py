@@ -1,0 +1,113 @@
+"""The bounds of docs/theory.md, with each of their constants."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.spatial.distance import cdist
+
+from pkm.methods import QuadtreeKMeans
+from pkm.methods.synthetic.price import detection_limit
+from pkm.methods.trees.levels import average_with_children, nonnegative_cells
+from pkm.privacy import gaussian_mu
+
+
+def count_cells(points, intervals):
+    """Exact counts of a grid on [-1, 1]^d."""
+    d = points.shape[1]
+    return np.histogramdd(points, bins=intervals, range=[(-1, 1)] * d)[0]
+
+
+def grid_midpoints(positions, intervals):
+    return (2 * positions + 1) / intervals - 1
+
+
+def compute_cost(points, weights, centers):
+    return weights @ cdist(points, centers, "sqeuclidean").min(axis=1)
+
+
+def transport_bound(errors, n_points, n_features):
+    """Bound on the distance that records move, from the l1 errors of the levels.
+
+    In half-widths: the root of the sum of squares over records.
+    """
+    rounding = math.sqrt(n_points * n_features) * 2 ** -len(errors)
+    moved = errors + 2 * np.append(0, np.cumsum(errors)[:-1])
+    diameters = 2 * math.sqrt(n_features) * 2.0 ** -np.arange(len(errors))
+    return rounding + np.sqrt(moved) @ diameters
+
+
+def schedule_bound(n_points, n_features, epsilon):
+    """The bound on the expected distance, from the schedule alone."""
+    schedule = QuadtreeKMeans(1, epsilon=epsilon, step_share=0).schedule(n_points, n_features)
+    counts = [np.zeros([level] * n_features) for level in schedule.intervals]
+    variances = average_with_children(counts, 2 / np.array(schedule.epsilons) ** 2)
+    cells = np.array([level.size for level in counts])
+    return transport_bound(cells * np.sqrt(variances), n_points, n_features)
+
+
+@pytest.mark.parametrize(("n", "d", "epsilon"), [(500, 1, 1.0), (3000, 2, 0.5), (3000, 3, 2.0)])
+def test_costs_of_grids_are_within_the_bound(n, d, epsilon):
+    """For all centers, the roots of the costs of records and of cells differ by the bound."""
+    rng = np.random.default_rng(d)
+    points = rng.normal(rng.uniform(-0.7, 0.7, (5, d)).repeat(n // 5, axis=0), 0.1).clip(-1, 1)
+    schedule = QuadtreeKMeans(1, epsilon=epsilon, step_share=0).schedule(n, d)
+    exact = [count_cells(points, intervals) for intervals in schedule.intervals]
+    distances = []
+    for _ in range(20):
+        counts = [
+            level + rng.laplace(0, 1 / level_epsilon, level.shape)
+            for level, level_epsilon in zip(exact, schedule.epsilons, strict=True)
+        ]
+        average_with_children(counts, 2 / np.array(schedule.epsilons) ** 2)
+        errors = np.array([abs(noisy - w).sum() for noisy, w in zip(counts, exact, strict=True)])
+        positions, weights = nonnegative_cells(counts, float(n))
+
+        # The error of the projected counts of each level.
+        finest = np.zeros_like(exact[-1])
+        finest[tuple(positions.T)] = weights
+        assert abs(finest - exact[-1]).sum() <= 2 * errors.sum() * (1 + 1e-9)
+
+        bound = transport_bound(errors, n, d)
+        distances.append(bound)
+        midpoints = grid_midpoints(positions, schedule.intervals[-1])
+        for k in (1, 5, 20):
+            centers = rng.uniform(-1, 1, (k, d))
+            of_points = math.sqrt(compute_cost(points, np.ones(n), centers))
+            of_cells = math.sqrt(compute_cost(midpoints, weights, centers))
+            assert abs(of_points - of_cells) <= bound
+    # The mean of twenty is below the bound on the expectation by far more than its error.
+    assert np.mean(distances) <= schedule_bound(n, d, epsilon)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_bound_vanishes_with_more_records(d):
+    bounds = [schedule_bound(n, d, 1.0) ** 2 / n for n in (10**4, 10**6)]
+    assert bounds[1] < bounds[0] / 5
+
+
+def least_group(n_places, n_clusters, budget, *, pure):
+    """Smallest group that a private method can find with a probability of 1/2."""
+    chance = n_clusters / n_places
+    if pure:
+        return -math.log(2 * chance) / budget
+    return -stats.norm.ppf(chance) / budget
+
+
+def test_detection_limit_is_above_that_of_every_method():
+    """A thousand places a column, ten centers, epsilon 1."""
+    assert least_group(1e6, 10, 1.0, pure=True) < detection_limit(2, 1.0)
+    mu = gaussian_mu(1.0, 1e-6)
+    assert least_group(1e30, 10, mu, pure=False) < detection_limit(10, 1.0)
+
+
+def test_groups_below_the_limit_are_lost():
+    """Randomized response over places attains the bound within a factor of two."""
+    n_places, budget = 10**6, 1.0
+    group = least_group(n_places, 1, budget, pure=True)
+    # The exponential mechanism on the number of records of each place, sensitivity 1.
+    found = 1 / (1 + n_places * math.exp(-budget * group))
+    assert found <= 0.5
+    twice = 1 / (1 + n_places * math.exp(-budget * 2 * group))
+    assert twice > 0.99
