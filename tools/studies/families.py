@@ -241,16 +241,25 @@ def cost(points: np.ndarray, centers: np.ndarray) -> float:
     return total
 
 
-def largest_missed(reference: KMeans, centers: np.ndarray) -> int:
-    """Size of the largest cluster of a reference that no center is near; 0 if none.
+def largest_missed(
+    points: np.ndarray,
+    reference: KMeans,
+    centers: np.ndarray,
+) -> int:
+    """Size of the largest cluster that lies apart and has no center; 0 if none.
 
-    Near is less than half of the distance to the nearest other center of the reference.
+    Apart is eight standard deviations from the next cluster of the reference. A cluster
+    has a center nearer than half of that distance.
     """
     own = reference.cluster_centers_
-    apart = np.sort(cdist(own, own), axis=1)[:, 1]
+    labels = reference.labels_
+    sizes = np.bincount(labels, minlength=len(own))
+    squares = np.square(points - own[labels]).sum(axis=1)
+    deviations = np.sqrt(np.bincount(labels, squares, len(own)) / sizes)
+    distances = np.sort(cdist(own, own), axis=1)[:, 1]
     nearest = cdist(own, centers).min(axis=1)
-    sizes = np.bincount(reference.labels_, minlength=len(own))
-    return int(sizes[nearest >= apart / 2].max(initial=0))
+    is_missed = (distances > 8 * deviations) & (nearest >= distances / 2)
+    return int(sizes[is_missed].max(initial=0))
 
 
 def measure(
@@ -290,7 +299,7 @@ def measure(
                         "epsilon": epsilon,
                         "ratio": cost(points, centers) / least,
                         "mean": of_mean,
-                        "missed": largest_missed(reference, centers),
+                        "missed": largest_missed(points, reference, centers),
                     }
 
 

@@ -6,18 +6,13 @@ Rows are those of ``tools/studies/families.py --rows``::
 """
 
 import argparse
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
 
-from pkm.methods.synthetic.price import (
-    DETECTED,
-    GRIDS,
-    HASHING,
-    PriceLaw,
-    detection_limit,
-)
+from pkm.methods.synthetic.price import GRIDS, HASHING, PriceLaw, noise_budget
 from pkm.methods.synthetic.synopsis import QUADTREE_FEATURES
 
 # A lost cluster can cost a thousandfold. Errors of the logarithm count up to here.
@@ -31,11 +26,8 @@ def read_medians(path: str) -> pd.DataFrame:
     rows = pd.read_csv(path)
     keys = ["family", "set", "n", "d", "k", "epsilon", "mean"]
     medians = rows.groupby(keys, as_index=False)[["ratio", "missed"]].median()
-    limits = [
-        detection_limit(d, epsilon)
-        for d, epsilon in medians[["d", "epsilon"]].itertuples(index=False)
-    ]
-    budget = DETECTED / np.array(limits)
+    settings = medians[["d", "epsilon"]].itertuples(index=False)
+    budget = np.array([noise_budget(d, epsilon) for d, epsilon in settings])
     return medians.assign(
         records=medians["n"] / medians["k"] * budget,
         variance_ratio=np.maximum(medians["mean"] - 1, 1e-3),
@@ -49,18 +41,22 @@ def compute_errors(table: pd.DataFrame, law: PriceLaw) -> pd.Series:
     return (np.log1p(excess) - np.log(table["ratio"])).abs()
 
 
-def fit(table: pd.DataFrame) -> PriceLaw:
-    """Fit the three constants to least absolute errors."""
+def fit(table: pd.DataFrame, law: PriceLaw) -> PriceLaw:
+    """Fit the constants of the excess to least absolute errors."""
+
+    def make_law(numbers: np.ndarray) -> PriceLaw:
+        factor, columns, ratio = np.exp(numbers[0]), *numbers[1:]
+        return replace(law, factor=factor, columns=columns, ratio=ratio)
 
     def loss(numbers: np.ndarray) -> float:
-        law = PriceLaw(np.exp(numbers[0]), *numbers[1:])
-        return compute_errors(table, law).clip(upper=LARGEST_ERROR).mean()
+        errors = compute_errors(table, make_law(numbers))
+        return errors.clip(upper=LARGEST_ERROR).mean()
 
     rng = np.random.default_rng(0)
     starts = [rng.normal([5, 1, 0.2], 0.4) for _ in range(STARTS)]
     fits = [minimize(loss, start, method="Nelder-Mead") for start in starts]
-    factor, columns, ratio = min(fits, key=lambda result: result.fun).x
-    return PriceLaw(np.exp(factor), columns, ratio)
+    best = min(fits, key=lambda result: result.fun)
+    return make_law(best.x)
 
 
 def summarize(errors: pd.Series) -> str:
@@ -83,12 +79,17 @@ def main() -> None:
         for part, law in ((table[few], GRIDS), (table[~few], HASHING)):
             print(path, law, summarize(compute_errors(part, law)))
             if path == options.fit:
-                fitted = fit(part)
+                fitted = fit(part, law)
                 print("fitted:", fitted, summarize(compute_errors(part, fitted)))
     if options.sizes:
         table = read_medians(options.sizes)
-        print("largest missed cluster, times budget")
-        print(table.groupby("epsilon")["missed"].describe())
+        few = table["d"] <= QUADTREE_FEATURES
+        for part, law in ((table[few], GRIDS), (table[~few], HASHING)):
+            ratio = part["missed"] / law.detected
+            near = ratio.between(1 / 1.5, 1.5).mean()
+            print(f"largest missed clusters of {len(part)} settings over the limit")
+            print(f"median {ratio.median():.2f}, {near:.0%} within 1.5 times")
+            print(f"{(ratio < 2).mean():.0%} below twice the limit")
 
 
 if __name__ == "__main__":
