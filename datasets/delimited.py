@@ -109,7 +109,8 @@ def _rate(sample: list[str], choice: Format) -> tuple[float, float, bool, bool]:
         Whether it has several fields.
     """
     rows = list(choice.split(sample))
-    if not rows:
+    # Tabs are blanks, too: one tab too many must not make all of them blanks.
+    if not rows or (choice.separator == BLANKS and "\t" in sample[0]):
         return 0.0, 0.0, False, False
     first = rows[0]
     without_header = all(map(choice.is_number, first))

@@ -160,6 +160,11 @@ class BatchMethod(ClusteringMethod):
             If noise is drawn from the seeds and `secure` is left out.
         """
         secure = self.decide_secure(secure, f"seeds={list(seeds)}")
+        if account is not None and not secure:
+            raise ValueError(
+                "account takes secure noise alone: leave random_state out, or set "
+                "secure=True"
+            )
         shards = to_shards(points)
 
         def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:

@@ -348,8 +348,9 @@ def _as_numbers(matrix: np.ndarray, names: Sequence[str | int]) -> np.ndarray:
 
 
 def _as_float(value: Any) -> float:
-    """Float of a number; None and pandas.NA, which have none, are NaN."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    """Float of a number; None, pandas.NA and masked ones, which have none, are NaN."""
+    is_null = type(value).__name__ in ("NAType", "NaTType")
+    if is_null or value is None or value is np.ma.masked:
         return math.nan
     if isinstance(value, Decimal) and value.is_nan():
         return math.nan  # a signaling NaN has no float

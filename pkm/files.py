@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -60,20 +61,27 @@ def _read_secret() -> bytes:
     """Return the secret of the cache folder, drawn on first use."""
     path = cache_folder() / SECRET_NAME
     try:
-        if path.is_file():
-            return path.read_bytes()
-        create_owner_folder(path.parent)
-        with locked(path.with_suffix(".lock")):
-            # Another process may have drawn it while this one waited.
-            if not path.is_file():
-                atomic_write(path, os.urandom(SECRET_BYTES), OWNER_FILE)
-        return path.read_bytes()
+        if not path.exists():
+            create_owner_folder(path.parent)
+            with locked(path.with_suffix(".lock")):
+                # Another process may have drawn it while this one waited.
+                if not path.exists():
+                    atomic_write(path, os.urandom(SECRET_BYTES), OWNER_FILE)
+        secret = path.read_bytes()
+        status = path.lstat()
     except OSError as error:
         raise PermissionError(
             f"{CACHE_VARIABLE}={str(path.parent)!r} cannot hold the secret of "
             f"fingerprints of private files ({error.strerror}): set it to a folder "
             "that can be read and written"
         ) from error
+    is_own = status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077 == 0
+    if not (stat.S_ISREG(status.st_mode) and is_own and len(secret) == SECRET_BYTES):
+        raise PermissionError(
+            f"{path} must be a file of {SECRET_BYTES} random bytes that its owner "
+            "alone can read: remove it, and a new secret is drawn"
+        )
+    return secret
 
 
 def atomic_write(
@@ -128,7 +136,28 @@ def read_with_checksum(path: Path) -> bytes | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock among processes and threads during a block of code."""
-    with open(path, "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    """Hold a lock among processes and threads during a block of code.
+
+    Raises
+    ------
+    OSError
+        If the path is a link.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        descriptor = os.open(path, flags, OWNER_FILE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_at(descriptor, path):
+                yield
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Tell whether an open file is still the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False

@@ -300,9 +300,17 @@ class PrivacyAccountant:
             earlier = self.runs
             after = (*earlier, *(replace(run, date=date) for run in runs))
             self._check_fits(earlier, after)
-            if self.path is not None:
-                self._write(after)
-            self._runs = after
+            if self.path is None:
+                self._runs = after
+                return
+            # Whoever removed the lock's file may have charged by a new one.
+            if len(self.runs) != len(earlier):
+                raise AccountError(
+                    f"account={str(self.path)!r} was changed while it was locked: "
+                    "leave its .lock file where it is, and charge again"
+                )
+            self._write(after)
+            self._read()
 
     def ledger(
         self, budget: Budget, schedule: Sequence[Charge], **about: Any
@@ -426,6 +434,12 @@ class PrivacyAccountant:
                 f"account={str(self.path)!r} is on other terms: {terms}, not "
                 f"{self._terms}"
             )
+        if runs[: len(self._runs)] != self._runs:
+            raise AccountError(
+                f"account={str(self.path)!r} lacks runs that it had: an older copy was "
+                "put back; nothing is charged until the last one is"
+            )
+        self._runs = runs
         return runs
 
     def _write(self, runs: Sequence[AccountedRun]) -> None:
@@ -484,11 +498,17 @@ def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
     """Read a file's terms and runs, and check all of them."""
     try:
         content = path.read_bytes()
+        n_links = path.stat().st_nlink
     except OSError as error:
         remedy = "pkm account FILE epsilon=... delta=... opens a new one"
         raise AccountError(
             f"account={str(path)!r} cannot be read: {error.strerror}; {remedy}"
         ) from error
+    if n_links > 1:
+        raise AccountError(
+            f"account={str(path)!r} has {n_links} hard links, each of which would "
+            "become an account: leave one"
+        )
     try:
         body = json.loads(content)
         if body.pop("sha256") != _digest(body) or body["format"] != FORMAT:

@@ -121,8 +121,10 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     3.730632
     """
     check_positive("epsilon", epsilon)
-    if not 0 < delta < 1:
-        raise ValueError(f"delta={delta} must be in (0, 1) for Gaussian noise")
+    if not sys.float_info.min <= delta < 1:
+        raise ValueError(
+            f"delta={delta} must be in (0, 1) for Gaussian noise, and 2.3e-308 at least"
+        )
 
     # Double the interval until it brackets the root.
     low = 0.0

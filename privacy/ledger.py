@@ -7,6 +7,7 @@ overestimated, never underestimated.
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -84,9 +85,10 @@ class Charge:
     def __post_init__(self) -> None:
         for name in ("mu", "epsilon", "delta"):
             cost = getattr(self, name)
-            if not 0 <= cost < math.inf:
+            limit = 1.0 if name == "delta" else sys.float_info.max
+            if not 0 <= float(cost) <= limit:
                 raise ValueError(
-                    f"{name}={cost} of a charge must be finite and not negative"
+                    f"{name}={cost} of a charge must be between 0 and {limit:g}"
                 )
             # Sums of numpy's short types would be computed in their precision.
             object.__setattr__(self, name, float(cost))

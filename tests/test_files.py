@@ -28,6 +28,53 @@ def test_secret_is_for_its_owner_alone(cache):
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
 
 
+def _spoil(path, how):
+    path.unlink()
+    other = path.with_name("other")
+    other.write_bytes(bytes(32))
+    other.chmod(0o600)
+    if how == "link":
+        path.symlink_to(other)
+        return
+    path.write_bytes(b"" if how == "empty" else bytes(32))
+    path.chmod(0o644 if how == "readable" else 0o600)
+
+
+@pytest.mark.parametrize("how", ["empty", "readable", "link"])
+def test_a_secret_that_others_may_know_is_refused(cache, how):
+    keyed_digest(b"")
+    _spoil(cache_folder() / "secret", how)
+    with pytest.raises(PermissionError, match="32 random bytes that its owner alone can read"):
+        keyed_digest(b"")
+
+
+def test_a_lock_is_no_link_and_empties_nothing(tmp_path):
+    target = tmp_path / "thesis"
+    target.write_text("text")
+    (tmp_path / "link.lock").symlink_to(target)
+    with pytest.raises(OSError), files.locked(tmp_path / "link.lock"):
+        pass
+    with files.locked(target):
+        pass
+    assert target.read_text() == "text"
+
+
+def test_a_lock_whose_file_is_removed_is_taken_anew(tmp_path, monkeypatch):
+    path = tmp_path / "lock"
+    flock = files.fcntl.flock
+    removals = iter([True, False])
+
+    def wait(descriptor, operation):
+        if next(removals):
+            path.unlink()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(files.fcntl, "flock", wait)
+    with files.locked(path):
+        assert path.exists()
+    assert next(removals, None) is None
+
+
 def test_processes_agree_on_a_new_secret(cache):
     command = "from pkm.files import keyed_digest; print(keyed_digest(b''))"
     processes = [

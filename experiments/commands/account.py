@@ -11,6 +11,7 @@ before anything is drawn.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError, require_choices
@@ -80,14 +81,14 @@ def charge_account(
         purpose = PURPOSE_PREFIX + cell.key
         if purpose in paid and (cell.key in stored or not method.secure):
             continue
-        points = prepare_cell_data(cell, data_dir).points
+        data = prepare_cell_data(cell, data_dir)
         # Null records count in n, which is public.
-        shape = points.n_records, points.shape[1]
+        shape = data.points.n_records, data.points.shape[1]
         try:
             planned = method.planned_run(*shape, cell.seeds, purpose=purpose)
         except NotImplementedError as error:
             raise ConfigurationError(f"account={path!r}: {error}") from error
-        runs.append(planned)
+        runs.append(replace(planned, flaws=[*planned.flaws, *data.flaws]))
     try:
         account.charge(*runs)
     except BudgetExceeded as error:

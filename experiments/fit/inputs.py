@@ -22,6 +22,11 @@ from pkm.experiments.config.settings import require
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 from pkm.row_blocks import stacked
 
+#: Flaws of any claim about points in bounds that were read off them, and about points
+#: that come from a map fitted to the records (analysis/flaws.yaml).
+PRIVATE_BOUNDS = "F-10"
+FITTED_POINTS = "F-28"
+
 
 @dataclass(frozen=True)
 class PreparedData:
@@ -67,6 +72,12 @@ class PreparedData:
         middle, half_width = middle_and_half_width(*self.domain)
         half_width *= self.bounds_factor
         return np.array([middle - half_width, middle + half_width])
+
+    @property
+    def flaws(self) -> list[str]:
+        """Ids of the flaws that a private claim about these points has."""
+        bounds = [PRIVATE_BOUNDS] * self.private_bounds
+        return bounds + [FITTED_POINTS] * self.is_transform_fitted
 
     @property
     def half_width(self) -> float:

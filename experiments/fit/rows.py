@@ -13,14 +13,10 @@ import pandas as pd
 from pkm.arrow import make_nested
 from pkm.compute import SCALE
 from pkm.experiments.cell.cell import STYLE, Cell
-from pkm.experiments.fit.inputs import PreparedData, ResolvedCell
+from pkm.experiments.fit.inputs import FITTED_POINTS, PreparedData, ResolvedCell
 from pkm.experiments.fit.timing import Timing
 from pkm.methods import Run
 from pkm.metrics import REFERENCE_METRICS, reference_set
-
-#: Flaw of any claim about points that come from a map fitted to the records
-#: (analysis/flaws.yaml).
-FITTED_POINTS = "F-28"
 
 
 def make_rows(

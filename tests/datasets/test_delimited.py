@@ -151,6 +151,7 @@ def test_separators_and_decimal_marks_are_found_out(tmp_path, separator, decimal
         (["full name,age", "bo bo,3", "al al,4"], Format(",", ".")),
         (['"Smith, J.";1,5'], Format(";", ",")),
         (["  500  600", "  499  1"], Format("blanks", ".")),
+        (["a\tb", "1\t2", "1\t\t2"], Format("\t", ".")),
     ],
 )
 def test_guessed_formats(lines, expected):

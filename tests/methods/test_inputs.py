@@ -85,7 +85,7 @@ def test_a_missing_value_of_any_kind_is_nan(kind):
 
 
 def test_missing_values_beside_an_integer_beyond_the_floats():
-    X = [[1, 0], [None, 0], [pd.NA, 0], [10**400, 0], [-1, 1]]
+    X = [[1, 0], [np.ma.masked, 0], [pd.NA, 0], [10**400, 0], [-1, 1]]
     model = FastLloyd(1, epsilon=5.0, bounds=(-1, 1), random_state=0)
     expected = model.fit([[1, 0], *[[np.nan, 0]] * 3, [-1, 1]]).cluster_centers_
     for points in (X, pd.DataFrame(X, columns=["a", "b"])):

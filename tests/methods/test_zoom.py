@@ -259,7 +259,7 @@ def test_schedule_is_the_same_whether_or_not_a_ball_is_found(method, n_features)
     spent = []
     for points in (small, corners):
         account = PrivacyAccountant(Budget(2.0, 3e-6))
-        model = clone(method).set_params(bounds=(-1, 1), random_state=1)
+        model = clone(method).set_params(bounds=(-1, 1), secure=True)
         spent.append(len(model.fit(points, account=account).ledger_.charges))
     assert spent[0] == spent[1]
 

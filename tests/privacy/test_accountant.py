@@ -455,6 +455,46 @@ def test_a_file_that_is_gone_is_not_begun_anew(path):
         PrivacyAccountant(Budget(1.0), path.parent / "missing" / "account.json")
 
 
+def test_an_older_copy_is_refused_by_who_charged_since(path):
+    account = PrivacyAccountant(Budget(1.0), path)
+    account.charge(pure_run(0.25))
+    copied = path.read_bytes()
+    account.charge(pure_run(0.25, parameters={"shares": (0.5, 0.5)}))
+    last = path.read_bytes()
+    path.write_bytes(copied)
+    with pytest.raises(AccountError, match="lacks runs that it had"):
+        account.charge(pure_run(0.25))
+    path.write_bytes(last)
+    account.charge(pure_run(0.5))
+    assert account.spent() == 1.0
+
+
+def test_a_file_with_two_names_is_refused(path):
+    account = PrivacyAccountant(Budget(1.0), path)
+    os.link(path, path.with_name("other"))
+    with pytest.raises(AccountError, match="2 hard links"):
+        account.charge(pure_run(0.5))
+    with pytest.raises(AccountError, match="2 hard links"):
+        PrivacyAccountant.open(path.with_name("other"))
+
+
+def test_a_charge_by_another_lock_is_seen(path, monkeypatch):
+    """Another process removes the lock's file, and charges by one of its own."""
+    account = PrivacyAccountant(Budget(1.0), path)
+    check = PrivacyAccountant._check_fits
+
+    def check_slowly(self, *runs):
+        check(self, *runs)
+        monkeypatch.undo()
+        path.with_name(f"{path.name}.lock").unlink()
+        PrivacyAccountant.open(path).charge(pure_run(0.75))
+
+    monkeypatch.setattr(PrivacyAccountant, "_check_fits", check_slowly)
+    with pytest.raises(AccountError, match="changed while it was locked"):
+        account.charge(pure_run(0.75))
+    assert account.spent() == 0.75
+
+
 def test_a_write_that_fails_charges_nothing(path, monkeypatch):
     account = PrivacyAccountant(Budget(1.0), path)
     account.charge(pure_run(0.25))
@@ -514,13 +554,13 @@ def test_a_schedule_is_every_method_s_releases(name):
     """A fit whose releases are not those of the schedule would be refused."""
     method = load_method(name)(3, bounds=(-1, 1), random_state=5).set_params(epsilon=2.0)
     plain = method.fit(X)
-    centers = plain.cluster_centers_
     budget = plain.ledger_.budget
     account = PrivacyAccountant(Budget(2.5, budget.delta, budget.adjacency, budget.rho))
-    method.fit(X, account=account)
-    np.testing.assert_array_equal(method.cluster_centers_, centers)
+    with pytest.raises(ValueError, match="account takes secure noise alone"):
+        method.fit(X, account=account)
+    method.set_params(secure=True).fit(X, account=account)
     (run,) = account.runs
-    pairs = zip(run.schedule, plain.ledger_.charges, strict=True)
+    pairs = zip(run.schedule, method.ledger_.charges, strict=True)
     assert all(planned.matches(charge) for planned, charge in pairs)
     assert account.spent() == 2.0
     with pytest.raises(BudgetExceeded):
@@ -532,10 +572,10 @@ def test_a_batch_is_charged_for_each_replicate(method):
     points = (X * 2**16).astype(np.int64)
     batch = PrivacyAccountant(Budget(8.0, 1e-5), composition="gaussian")
     single = PrivacyAccountant(Budget(8.0, 1e-5), composition="gaussian")
-    fitted = method(3, epsilon=0.25)
-    run = fitted.fit_batch(points, [1, 2, 3], account=batch)
-    alone = [fitted.fit_batch(points, [seed], account=single) for seed in (1, 2, 3)]
-    np.testing.assert_array_equal(run.centers, np.concatenate([run.centers for run in alone]))
+    fitted = method(3, epsilon=0.25, secure=True)
+    fitted.fit_batch(points, [1, 2, 3], account=batch)
+    for seed in (1, 2, 3):
+        fitted.fit_batch(points, [seed], account=single)
     assert batch.spent() == pytest.approx(single.spent(), rel=1e-12)
     assert batch.runs[0].n_replicates == 3
 
@@ -552,7 +592,7 @@ def test_a_refused_fit_draws_nothing(path, monkeypatch):
         return release(self, mechanism, values, *arguments)
 
     monkeypatch.setattr(NoiseStreams, "release", noted)
-    method = FastLloyd(3, epsilon=0.75, delta=1e-7, bounds=(-1, 1), random_state=4)
+    method = FastLloyd(3, epsilon=0.75, delta=1e-7, bounds=(-1, 1))
     method.planned_run(*X.shape, [4])
     with pytest.raises(BudgetExceeded, match="FastLloyd"):
         method.fit_predict(X, account=account)
@@ -642,9 +682,8 @@ def test_users_that_report_in_two_fits_pay_twice():
 
 def test_a_file_has_no_seed_of_the_noise(path):
     account = PrivacyAccountant(Budget(1.0, 1e-6), path)
-    FastLloyd(3, epsilon=0.5, delta=1e-7, random_state=86420, bounds=(-1, 1)).fit(
-        X, account=account
-    )
+    model = FastLloyd(3, epsilon=0.5, delta=1e-7, random_state=86420, secure=True, bounds=(-1, 1))
+    model.fit(X, account=account)
     assert "86420" not in path.read_text()
 
 
@@ -674,6 +713,14 @@ def test_the_command_line_charges_an_account(call, path):
     assert code == 0
     assert "2 replicates of 1 cells were charged" in out
     assert PrivacyAccountant.open(path).spent() == 1.0
+
+    (run,) = PrivacyAccountant.open(path).runs
+    assert list(run.flaws) == []
+    other = path.with_name("other.json")
+    assert call(command, str(other), "epsilon=2", "delta=1e-5")[0] == 0
+    assert call(run_command, *RUN, "preprocessing=minmax", f"account={other}")[0] == 0
+    (run,) = PrivacyAccountant.open(other).runs
+    assert list(run.flaws) == ["F-10"]
 
     # What is stored and paid for is free.
     code, out, _ = call(run_command, f"account={path}", *RUN)
@@ -766,7 +813,9 @@ def test_the_command_line_refuses_a_method_without_a_schedule_in_one_line(call, 
 def test_a_pure_account_takes_no_gaussian_run():
     account = PrivacyAccountant(Budget(10.0))
     with pytest.raises(BudgetExceeded):
-        GLloyd(2, epsilon=1.0).fit_batch(np.zeros((50, 2), np.int64), [0], account=account)
+        GLloyd(2, epsilon=1.0, secure=True).fit_batch(
+            np.zeros((50, 2), np.int64), [0], account=account
+        )
 
 
 @pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, pickle.dumps])

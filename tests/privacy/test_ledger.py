@@ -91,10 +91,11 @@ def test_pure_budget_adds_epsilons_and_refuses_gaussians():
         {"mu": -1.0},
         {"epsilon": -0.1},
         {"delta": math.inf},
+        {"delta": 2.0},
     ],
 )
 def test_charge_refuses_invalid_costs(cost):
-    with pytest.raises(ValueError, match="of a charge must be finite and not negative"):
+    with pytest.raises(ValueError, match="of a charge must be between 0 and"):
         Charge("q", 0, "gaussian", **cost)
 
 

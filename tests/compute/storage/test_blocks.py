@@ -268,6 +268,7 @@ def test_methods_that_need_all_points_take_tables_and_mapped_arrays(tmp_path):
 
 def test_an_account_is_charged_as_in_memory():
     model, X = private(FastLloyd)
+    model.set_params(secure=True)
     spent = []
     for source in (X, in_blocks(X, [40])):
         account = PrivacyAccountant(Budget(10.0, 1e-3, "zero_out"))
