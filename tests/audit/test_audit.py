@@ -42,7 +42,7 @@ REGISTERED = {
 # One pair of every kind of data, and of other data in the slow tests; `make audit` replays 500.
 # Replay is deterministic: a sound method never exceeds its charge. Residuals, which see no pairs,
 # make about twenty tests, each an alarm by chance with probability MAX_P_VALUE = 1e-9. A thousand
-# audits are `pkm audit all pairs=2 seed=SEED` for 28 seeds.
+# audits are `make false-alarms`.
 # Coverage is measured in shorter tests of the same code (`no_cover`): it makes half as long again.
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
