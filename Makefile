@@ -14,13 +14,14 @@ FIGURES ?= docs/figures
 PORT    ?= 5000
 PAIRS   ?= 500
 RUNS    ?= 20000
+SEEDS   ?= 28
 
 VENV := .venv
 RUN  := $(VENV)/bin/python
 PKM  := $(VENV)/bin/pkm
 SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) fetch=$(FETCH) $(if $(DATA),data=$(DATA))
 
-.PHONY: help setup reproduce plan status retry report figures audit test test-slow golden lint format bench dashboard data embeddings protocol diffprivlib lock docs clean
+.PHONY: help setup reproduce plan status retry report figures audit false-alarms test test-slow golden lint format bench dashboard data embeddings protocol diffprivlib lock docs clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
@@ -76,6 +77,15 @@ audit: setup     ## attack every method and write docs/audit.md: PAIRS= RUNS= RE
 	$(PKM) audit all view=replay,residuals,blackbox pairs=$(PAIRS) runs=$(RUNS) results=$(RESULTS); \
 		status=$$?; test $$status -le 1 && \
 		$(RUN) tools/audit_page.py $(RESULTS)/audit.jsonl docs && exit $$status
+
+# An audit of two pairs takes a second. A false alarm is a finding that no registered flaw explains.
+false-alarms: setup ## audit every method with SEEDS= other seeds each, and count false alarms: SEEDS= RESULTS=
+	mkdir -p $(RESULTS)
+	for seed in $$(seq $(SEEDS)); do \
+		$(PKM) audit all pairs=2 seed=$$seed --json || test $$? -eq 1 || exit 2; \
+	done > $(RESULTS)/false_alarms.jsonl
+	@echo "$$(wc -l < $(RESULTS)/false_alarms.jsonl) audits," \
+		"$$(grep -c '"flaw": ""' $(RESULTS)/false_alarms.jsonl) with a false alarm"
 
 # The tests of one file share a process and what it has made.
 PYTEST = $(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest -n 2

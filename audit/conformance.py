@@ -256,10 +256,10 @@ def check_overspend_is_refused(method: PrivateKMeans) -> None:
 
 def check_bad_input(method: PrivateKMeans) -> None:
     """Bad parameters and bad points are refused with a ValueError before any work."""
-    absent = PrivateKMeans.constraints.keys() - method.constraints.keys()
-    assert not absent, (
-        f"constraints lack {', '.join(sorted(absent))}: begin them with "
-        "**PrivateKMeans.constraints"
+    without_rule = method.get_params().keys() - method.constraints.keys()
+    assert not without_rule, (
+        f"constraints lack {', '.join(sorted(without_rule))}: declare a rule on each, "
+        "or None where check_parameters has it"
     )
 
     # Parameters out of their ranges.

@@ -12,6 +12,7 @@ Source of the idea: Re:cord-play (Cebere et al., PETS 2026).
 """
 
 import copy
+import gc
 import io
 import logging
 import math
@@ -349,6 +350,9 @@ def observe(observed: dict[str, Any]) -> Iterator[None]:
     handler = logging.StreamHandler(printed)
     logger = logging.getLogger()
     logger.addHandler(handler)
+    # Objects of other code warn or print when they are collected, in either fit.
+    collects = gc.isenabled()
+    gc.disable()
     try:
         with (
             warnings.catch_warnings(record=True) as caught,
@@ -363,6 +367,8 @@ def observe(observed: dict[str, Any]) -> Iterator[None]:
         observed["exception"] = error
     finally:
         logger.removeHandler(handler)
+        if collects:
+            gc.enable()
     messages = [f"{item.category.__name__}: {item.message}" for item in caught]
     observed["warnings"] = sorted(messages)
     observed["printed text"] = printed.getvalue()

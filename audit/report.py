@@ -433,7 +433,9 @@ def draw_parameters(
     if rng.random() < DELTA_SHARE:
         drawn["delta"] = {"delta": float(rng.choice([1e-6, 1e-2]))}
     for name, rule in sorted(method.constraints.items()):
-        if name not in UNVARIED and rng.random() < PARAMETER_SHARE:
+        if rule is None or name in UNVARIED:
+            continue
+        if rng.random() < PARAMETER_SHARE:
             drawn[name] = {name: rule.draw(rng)}
     for parameters in drawn.values():
         changed = configure(method, **parameters)

@@ -214,8 +214,14 @@ def get_rounds(
         noise for sums and for counts.
     """
     method.check_parameters(n_points)
-    rounds = list(getattr(method.schedule(n_points, n_features), "rounds", ()))
-    if not rounds:
+    if method.zoom_plan(n_points, n_features) is not None:
+        raise ValueError(
+            f"zoom={method.zoom:g} needs a curator that holds all points, and a "
+            "protocol has none: leave zoom out"
+        )
+    rounds = getattr(method.schedule(n_points, n_features), "rounds", ())
+    # Schedules of other families have a number of rounds.
+    if not (isinstance(rounds, Sequence) and rounds):
         raise ValueError(
             f"{type(method).__name__} cannot run as a protocol: it needs a public "
             "schedule of sums and counts, as the Lloyd family has"
@@ -226,7 +232,7 @@ def get_rounds(
         ring.check_capacity(
             n_points, radius, public_round.sum_noise, public_round.count_noise
         )
-    return rounds
+    return list(rounds)
 
 
 def check_secure(method: Any, allow_seeded_noise: bool) -> None:

@@ -196,13 +196,13 @@ class Real(Constraint):
 
 
 def check_constraints(
-    constraints: Mapping[str, Constraint], parameters: Mapping[str, object]
+    constraints: Mapping[str, Constraint | None], parameters: Mapping[str, object]
 ) -> None:
     """Refuse the first parameter that breaks its rule.
 
     Parameters
     ----------
-    constraints : mapping of str to Constraint
+    constraints : mapping of str to Constraint or None
         By names of parameters. A parameter without a rule may have any value.
     parameters : mapping of str to object
 

@@ -17,6 +17,7 @@ from pkm.methods.constraints import (
     NONE,
     Constraint,
     Integer,
+    OneOf,
     Real,
     check_constraints,
 )
@@ -94,10 +95,12 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     marker: ClassVar[str] = ""
     #: Privacy claim of each variant.
     claims: ClassVar[dict[str, PrivacyClaim]]
-    #: Rule on the value of each parameter. `check_parameters` has rules on
-    #: combinations.
-    constraints: ClassVar[dict[str, Constraint]] = {
+    #: Rule on the value of each parameter; None if `check_parameters` has it, as it has
+    #: rules on combinations. A class declares those of its own parameters: inherited
+    #: ones, and that of `variant` by `claims`, are added.
+    constraints: ClassVar[dict[str, Constraint | None]] = {
         "n_clusters": Integer(1),
+        "bounds": None,
         "random_state": NONE | Integer(0, note="a key, not drawn from a generator"),
         "clip": FLAG,
         "secure": FLAG,
@@ -131,6 +134,16 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     zoom: float | None = None
     require_zoom: bool = False
     secure: bool = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._declared_constraints = vars(cls).get("constraints", {})
+        cls.constraints = {"variant": OneOf(*getattr(cls, "claims", ()))}
+        # Of two bases, the rule of the first counts that declares it.
+        for base in reversed(cls.__mro__):
+            declared = vars(base).get("constraints", {})
+            declared = vars(base).get("_declared_constraints", declared)
+            cls.constraints |= declared
 
     @classmethod
     def unavailable(cls) -> str | None:

@@ -92,7 +92,7 @@ class NoisyMean(PrivateKMeans):
     color = "#525252"
     marker = "+"
     claims = {"sound": PrivacyClaim("approximate")}
-    constraints = {**PrivateKMeans.constraints, "spread_share": Real(0, 1, "[)")}
+    constraints = {"spread_share": Real(0, 1, "[)")}
     batched = False  # shells are about a center of one replicate
     supports_chunks = True
     benefits_from_ball = True
@@ -177,7 +177,6 @@ class PackingCenters(PrivateKMeans):
     claims = {"sound": NO_CLAIM}
     supports_chunks = True
     constraints = {
-        **PrivateKMeans.constraints,
         "radius_search": OneOf("halving", "bisection"),
     }
 

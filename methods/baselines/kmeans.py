@@ -7,6 +7,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import Integer
 from pkm.privacy import NO_CLAIM, SCALE, Curator, snap_centers
 
 
@@ -26,6 +27,7 @@ class KMeansPlusPlus(PrivateKMeans):
     color = "#000000"
     marker = ""
     claims = {"sound": NO_CLAIM}
+    constraints = {"n_init": Integer(1)}
 
     n_init: int = 1
 

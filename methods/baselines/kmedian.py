@@ -6,6 +6,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from pkm.methods.base import PrivateKMeans
+from pkm.methods.constraints import Integer
 from pkm.methods.weighted_kmeans import best_of_starts
 from pkm.privacy import NO_CLAIM, Curator, snap_centers
 
@@ -30,6 +31,7 @@ class KMedian(PrivateKMeans):
     color = "#0072b2"
     marker = ""
     claims = {"sound": NO_CLAIM}
+    constraints = {"n_init": Integer(1)}
 
     n_init: int = 1
 

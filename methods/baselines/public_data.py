@@ -27,6 +27,8 @@ class PublicDataMethod(PrivateKMeans):
         As for :class:`pkm.methods.PrivateKMeans`.
     """
 
+    constraints = {"public_data": None}
+
     public_data: np.ndarray | None = None
 
     def check_parameters(self, n_points: int | None = None) -> None:
@@ -130,7 +132,7 @@ class PublicKMeans(PublicDataMethod):
     batched = False
     supports_chunks = True
 
-    constraints = {**PublicDataMethod.constraints, "n_init": Integer(1)}
+    constraints = {"n_init": Integer(1)}
 
     n_init: int = 10
 

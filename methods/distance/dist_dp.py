@@ -166,8 +166,6 @@ class DistDP(SoundDistDP):
     marker = "o"
     claims = {"published": CLAIM, "sound": CLAIM}
     constraints = {
-        **SoundDistDP.constraints,
-        "variant": OneOf("published", "sound"),
         "regions": OneOf("true", "noised"),
         "ball": Real(0) | OneOf("capped", "printed"),
         "replacement": OneOf("charged", "uncharged"),

@@ -28,7 +28,6 @@ class RhoBoundedMethod(PrivateKMeans):
     batched = False
     published_delta = staticmethod(lambda n_points: SOUND_DELTA)
     constraints = {
-        **PrivateKMeans.constraints,
         "rho": Real(0, unit="half-widths of the domain") | OneOf("diagonal"),
         "p": OneOf(1, 2),
         "calibration": OneOf("classical", "analytic"),
@@ -127,7 +126,6 @@ class NoisedPoints(RhoBoundedMethod):
     color = "#7a7a7a"
     marker = "X"
     constraints = {
-        **RhoBoundedMethod.constraints,
         "project": NONE | Real(0, unit="half-widths"),
     }
 

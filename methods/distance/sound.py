@@ -81,7 +81,6 @@ class SoundDistDP(RhoBoundedMethod):
     """Sound variant of :class:`pkm.methods.DistDP`, which describes the parameters."""
 
     constraints = {
-        **RhoBoundedMethod.constraints,
         "quadtrees": Integer(1, 64),
         "finest": Integer(1, 18),
         "cells": AUTO | Integer(1),

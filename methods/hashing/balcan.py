@@ -108,7 +108,6 @@ class Balcan(PrivateKMeans):
     marker = "h"
     claims = {"sound": PrivacyClaim("approximate")}
     constraints = {
-        **PrivateKMeans.constraints,
         "radius": AUTO | Real(0),
         "n_dimensions": AUTO | Integer(1),
         "shifts": Integer(1),

@@ -280,7 +280,6 @@ class KaplanStemmer(CoresetMethod):
     marker = "*"
     claims = {"sound": PrivacyClaim("approximate")}
     constraints = {
-        **CoresetMethod.constraints,
         "radius": AUTO | Real(0),
         "rounds": Integer(1),
         "keep": Real(0, 1),
@@ -290,6 +289,7 @@ class KaplanStemmer(CoresetMethod):
         "lloyd_steps": Integer(0),
         "step_radius": OneOf("auto", "planned", "released"),
         "release": OneOf("centers", "candidates"),
+        "widths": None,
         "repetitions": AUTO | Integer(1),
         "projections": Integer(1),
     }

@@ -14,7 +14,7 @@ import numpy as np
 
 from pkm.compute import DIRECTION_SCALE
 from pkm.methods.base import PrivateKMeans
-from pkm.methods.constraints import Integer, OneOf, Real
+from pkm.methods.constraints import Integer, Real
 from pkm.methods.contract import inverse_n_root_n
 from pkm.methods.schedule import Schedule, plan_release, unit_noise
 from pkm.methods.trees.splitting import Node, count_parts, count_root, find_origin
@@ -88,8 +88,6 @@ class LSHSplits(PrivateKMeans):
         "sound": PrivacyClaim("approximate"),
     }
     constraints = {
-        **PrivateKMeans.constraints,
-        "variant": OneOf("published", "sound"),
         "centering_share": Real(0, 1),
         "depth": Integer(1, 60),
         "n_init": Integer(1),

@@ -126,7 +126,6 @@ class FedDPKMeans(PublicDataMethod):
     marker = "d"
     claims = {"sound": PrivacyClaim("approximate")}
     constraints = {
-        **PublicDataMethod.constraints,
         "dimensions": AUTO | Integer(1),
         "n_init": Integer(1),
     }

@@ -126,8 +126,6 @@ class Lloyd(PrivateKMeans):
     marker = "D"
     claims = {"published": NO_CLAIM, "sound": NO_CLAIM}
     constraints = {
-        **PrivateKMeans.constraints,
-        "variant": OneOf("published", "sound"),
         "initialization": OneOf("packing", "uniform"),
         "radius_search": OneOf("auto", "halving", "bisection"),
         "n_iterations": AUTO | Integer(1),
@@ -236,7 +234,6 @@ class _PrivateLloyd(Lloyd):
     """Parameters of all private variants."""
 
     constraints = {
-        **Lloyd.constraints,
         "postprocessing": OneOf("auto", *POSTPROCESSING),
     }
 
@@ -441,7 +438,6 @@ class FastLloyd(_GaussianLloyd):
     color = "#009e73"
     marker = "o"
     constraints = {
-        **_PrivateLloyd.constraints,
         "radius_schedule": OneOf("step", "constant"),
         "alpha": Real(MIN_ALPHA, math.inf, "[)"),
         "radius_clipping": FLAG,

@@ -20,7 +20,7 @@ from pkm.compute.kernels.clipping import clip_norms
 from pkm.compute.kernels.hashing import orthonormal
 from pkm.compute.kernels.seeding import ball_packing
 from pkm.methods.base import PrivateKMeans
-from pkm.methods.constraints import AUTO, NONE, Integer, OneOf, Real
+from pkm.methods.constraints import AUTO, NONE, Integer, Real
 from pkm.methods.contract import inverse_power
 from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.schedule import Schedule, plan_release
@@ -145,8 +145,6 @@ class PEMeans(PrivateKMeans):
         "sound": PrivacyClaim("approximate"),
     }
     constraints = {
-        **PrivateKMeans.constraints,
-        "variant": OneOf("published", "sound"),
         "radius": AUTO | Real(0),
         "generations": AUTO | Integer(1),
         "max_population": AUTO | NONE | Integer(1),

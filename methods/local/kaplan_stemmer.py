@@ -136,7 +136,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     color = "#7a3e9d"
     marker = "o"
     constraints = {
-        **LocalModel.constraints,
+        "shares": None,
         "projections": AUTO | Integer(1),
         "intervals": AUTO | Integer(2),
         "passes": Integer(1),

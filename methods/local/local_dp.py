@@ -55,7 +55,7 @@ class LocalModel(PrivateKMeans):
     """Base class of the methods of the local model: common parameters and steps."""
 
     claims = {"sound": PrivacyClaim("pure", Adjacency.LOCAL, "local")}
-    constraints = {**PrivateKMeans.constraints, "radius": AUTO | Real(0)}
+    constraints = {"radius": AUTO | Real(0)}
     curator = LocalAggregator
     batched = False
 
@@ -202,7 +202,7 @@ class NoisedReports(LocalModel):
     label = "k-means on noisy reports"
     color = "#0072b2"
     marker = "^"
-    constraints = {**LocalModel.constraints, "n_init": Integer(1)}
+    constraints = {"n_init": Integer(1)}
 
     n_init: int = 1
 
@@ -269,7 +269,6 @@ class LocalLloyd(LocalModel):
     color = "#d55e00"
     marker = "v"
     constraints = {
-        **LocalModel.constraints,
         "n_iterations": Integer(1),
         "count_share": Real(0, 1),
         "initialization": OneOf("packing", "uniform"),

@@ -88,7 +88,6 @@ class SynopsisKMeans(PrivateKMeans):
     marker = "X"
     claims = {"sound": PrivacyClaim("approximate")}
     constraints = {
-        **PrivateKMeans.constraints,
         "radius": AUTO | Real(0),
     }
     batched = False  # its parts are not

@@ -91,7 +91,7 @@ class SyntheticKMeans(PrivateKMeans):
     """
 
     claims = {"sound": PrivacyClaim("approximate")}
-    constraints = {**PrivateKMeans.constraints, "n_init": Integer(1)}
+    constraints = {"n_init": Integer(1)}
     supports_chunks = True
     batched = False  # each replicate has a model of its own
     max_features: ClassVar[int]

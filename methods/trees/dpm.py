@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from pkm.methods.base import PrivateKMeans
-from pkm.methods.constraints import AUTO, FLAG, Integer, OneOf, Real
+from pkm.methods.constraints import AUTO, FLAG, Integer, Real
 from pkm.methods.contract import inverse_n_root_n
 from pkm.methods.schedule import Schedule, plan_release, unit_noise
 from pkm.methods.trees.splitting import Node, count_parts, count_root, find_origin
@@ -150,8 +150,7 @@ class DPM(PrivateKMeans):
         "sound": PrivacyClaim("approximate"),
     }
     constraints = {
-        **PrivateKMeans.constraints,
-        "variant": OneOf("published", "sound"),
+        "shares": None,
         "t": Real(),
         "q": Real(),
         "emptiness_weight": AUTO | Real(),

@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 from pkm.compute import DIRECTION_SCALE
 from pkm.compute.kernels.lattice import cached_lattice, cover_scales
 from pkm.methods.base import PrivateKMeans
-from pkm.methods.constraints import AUTO, Integer, OneOf, Real
+from pkm.methods.constraints import AUTO, Integer, Real
 from pkm.methods.contract import inverse_n_root_n
 from pkm.methods.lloyd.lloyd import TYPICAL_CENTER
 from pkm.methods.schedule import Schedule, plan_release
@@ -141,8 +141,6 @@ class EMMC(PrivateKMeans):
         "sound": PrivacyClaim("approximate"),
     }
     constraints = {
-        **PrivateKMeans.constraints,
-        "variant": OneOf("published", "sound"),
         "smallest_radius": AUTO | Real(MIN_RADIUS, 1, "[]"),
         "n_dimensions": AUTO | Integer(1, MAX_DIMENSIONS),
     }

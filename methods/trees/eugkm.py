@@ -143,7 +143,6 @@ class EUGkM(PrivateKMeans):
     marker = "p"
     claims = {"sound": PrivacyClaim("pure")}
     constraints = {
-        **PrivateKMeans.constraints,
         "grid_rule": OneOf("published", "balanced"),
         "max_cells": Integer(MIN_INTERVALS, MAX_CELLS),
         "consistent": FLAG,

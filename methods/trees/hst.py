@@ -224,7 +224,6 @@ class HST(PrivateKMeans):
     marker = "v"
     claims = {"sound": PrivacyClaim("approximate")}
     constraints = {
-        **PrivateKMeans.constraints,
         "layers": Integer(1, int(math.log2(MAX_CUTS))),
     }
     batched = False  # each replicate has a tree of its own

@@ -131,7 +131,6 @@ class QuadtreeKMeans(PrivateKMeans):
     marker = "s"
     claims = {"sound": PrivacyClaim("pure")}
     constraints = {
-        **PrivateKMeans.constraints,
         "step_share": Real(0, 1, "[)"),
         "n_init": Integer(1),
     }

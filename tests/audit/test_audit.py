@@ -1,7 +1,9 @@
 """The audit of sound methods, its command, and what it refuses."""
 
+import gc
 import json
 import math
+import warnings
 from dataclasses import replace
 
 import planted_faults as planted
@@ -40,7 +42,7 @@ REGISTERED = {
 # One pair of every kind of data, and of other data in the slow tests; `make audit` replays 500.
 # Replay is deterministic: a sound method never exceeds its charge. Residuals, which see no pairs,
 # make about twenty tests, each an alarm by chance with probability MAX_P_VALUE = 1e-9. A thousand
-# audits are `pkm audit all pairs=2 seed=SEED` for 28 seeds.
+# audits are `make false-alarms`.
 # Coverage is measured in shorter tests of the same code (`no_cover`): it makes half as long again.
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
@@ -81,10 +83,36 @@ def test_the_warning_of_few_centers_is_the_same_for_a_neighbor(monkeypatch):
 
     replay_observe = replay.observe
     monkeypatch.setattr(replay, "observe", observe)
+    # Without secure noise every run of the test is the same.
+    monkeypatch.setattr(audit_report, "SECURE_SHARE", 0.0)
     report = audit(QuadtreeKMeans(3), ["replay"], n_pairs=6)
     assert report.verdicts == {"replay": "consistent"}
     warned = [observed for observed in seen if "smaller than n_clusters" in str(observed)]
     assert len(warned) >= 2
+
+
+class Unclosed:
+    """In a cycle, so that it warns only when garbage is collected."""
+
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        warnings.warn("unclosed", ResourceWarning, stacklevel=1)
+
+
+def test_garbage_of_other_code_warns_in_no_fit():
+    """It would be collected in one of the two fits, whose warnings then differ."""
+    observed = {}
+    gc.collect()
+    gc.disable()
+    Unclosed()
+    gc.enable()
+    with replay.observe(observed):
+        fills_a_generation = [[] for _ in range(2 * gc.get_threshold()[0])]
+    assert fills_a_generation
+    assert observed["warnings"] == []
+    assert gc.isenabled()
 
 
 def test_audits_are_repeatable():

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -152,10 +151,10 @@ def test_conformance_catches_a_broken_method(method, failed_check):
     assert failed_check in failed_checks
 
 
-class OwnRulesOnly(GLloyd):
-    """Wrong: its rules replace those of every method."""
+class ParameterWithoutRule(GLloyd):
+    """Wrong: any value of its parameter passes."""
 
-    constraints: ClassVar = {"variant": GLloyd.constraints["variant"]}
+    step: float = 0.5
 
 
 class NotABatch(FastLloyd):
@@ -178,7 +177,7 @@ class OtherSchedule(HasNoSchedule):
 @pytest.mark.parametrize(
     ("method", "check", "message"),
     [
-        (OwnRulesOnly, "check_bad_input", "n_clusters, .*begin them with \\*\\*PrivateKMeans"),
+        (ParameterWithoutRule, "check_bad_input", "constraints lack step: declare a rule on each"),
         (NotABatch, "check_shapes", r"must have shape \(replicate, cluster, 3\), got \(9, 3\)"),
         (OtherSchedule, "check_schedule", r"of round 0 gaussian mu=\S+ must be what the schedule"),
     ],

@@ -43,6 +43,7 @@ from pkm.federation.parties import (
     run_client,
     run_server,
 )
+from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer
 from pkm.methods.lloyd.lloyd import FastLloyd, GLloyd, Lloyd, Round, SuLloyd
 from pkm.methods.trees.dpm import DPM
 from pkm.privacy import SCALE, Gaussian, Laplace, NoiseStreams
@@ -362,6 +363,10 @@ def test_methods_without_a_public_schedule_are_refused():
     points = random_points()
     with pytest.raises(ValueError, match="DPM cannot run as a protocol"):
         run_in_threads(DPM(), [points], [0], network=Network(1), allow_seeded_noise=True)
+    with pytest.raises(ValueError, match="KaplanStemmer cannot run as a protocol"):
+        get_rounds(KaplanStemmer(2), 40_000, 2, Network(1))
+    with pytest.raises(ValueError, match=r"zoom=0\.1 needs a curator that holds all points"):
+        get_rounds(FastLloyd(2, zoom=0.1), 40_000, 2, Network(1))
     with pytest.raises(ValueError, match="n_clusters=500 must be at most"):
         get_rounds(FastLloyd(500), 400, 2, Network(1))
     with pytest.raises(ValueError, match="n_clients=3 must be the number of parts, which is 1"):

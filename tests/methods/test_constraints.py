@@ -9,7 +9,10 @@ from estimators import blobs
 from pkm.methods import (
     FEDERATED,
     METHODS,
+    DiffprivlibKMeans,
     FastLloyd,
+    KMeansPlusPlus,
+    KMedian,
     Lloyd,
     load_method,
 )
@@ -55,9 +58,29 @@ def test_refusals_have_the_name_the_value_and_the_rule():
 def test_every_rule_is_of_a_parameter(name):
     """A rule with a misspelled name would never be tested."""
     method = load_method(name) if name in METHODS else method_named(name)
-    common = {"epsilon", "delta"}  # rules of the base class, parameters of private methods
+    common = {"epsilon", "delta", "variant"}  # rules of the contract on optional parameters
     names = {field for kind in method.__mro__ for field in vars(kind).get("__annotations__", ())}
     assert set(method.constraints) - common <= names
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_parameter_has_a_rule(name):
+    """A value that no rule refuses fails later, with another message."""
+    method = load_method(name)
+    assert set(method._get_param_names()) <= set(method.constraints)
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (KMeansPlusPlus(2, n_init=0), "n_init=0 must be an integer of at least 1"),
+        (KMedian(2, n_init=0), "n_init=0 must be an integer of at least 1"),
+        (DiffprivlibKMeans(2, variant="x"), "variant='x' is unknown, choose one of 'published'$"),
+    ],
+)
+def test_baselines_refuse_bad_parameters(method, message):
+    with pytest.raises(ValueError, match=message):
+        method.fit(blobs())
 
 
 def test_secure_noise_of_a_method_without_noise_is_refused():
