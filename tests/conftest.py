@@ -16,6 +16,9 @@ from xdist.scheduler import LoadFileScheduling
 TESTS = Path(__file__).resolve().parent
 #: No test downloads data, nor a process that one starts.
 os.environ["PKM_FETCH"] = "false"
+# Threads of OpenMP and BLAS sleep while they wait. By default they spin, and keep the cores from the
+# other processes of tests: a small k-means then takes up to 200 times as much CPU time.
+os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
 # absl, which dp-accounting imports, closes the stream of its handler when Hydra sets up logging. It
 # would be the file in which pytest catches output.
 absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
