@@ -16,7 +16,7 @@ from xdist.scheduler import LoadFileScheduling
 TESTS = Path(__file__).resolve().parent
 #: No test downloads data, nor a process that one starts.
 os.environ["PKM_FETCH"] = "false"
-# Threads of OpenMP and BLAS sleep while they wait. By default they spin, and keep the cores from the
+# Threads of OpenMP and BLAS sleep while they wait. By default they spin, and keep the cores from
 # other processes of tests: a small k-means then takes up to 200 times as much CPU time.
 os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
 # absl, which dp-accounting imports, closes the stream of its handler when Hydra sets up logging. It

@@ -258,8 +258,10 @@ def largest_missed(
     deviations = np.sqrt(np.bincount(labels, squares, len(own)) / sizes)
     distances = np.sort(cdist(own, own), axis=1)[:, 1]
     nearest = cdist(own, centers).min(axis=1)
-    is_missed = (distances > 8 * deviations) & (nearest >= distances / 2)
-    return int(sizes[is_missed].max(initial=0))
+    is_apart = distances > 8 * deviations
+    is_far = nearest >= distances / 2
+    missed = sizes[is_apart & is_far]
+    return int(missed.max(initial=0))
 
 
 def measure(

@@ -6,6 +6,7 @@ Rows are those of ``tools/studies/families.py --rows``::
 """
 
 import argparse
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,53 +18,89 @@ from pkm.methods.synthetic.synopsis import QUADTREE_FEATURES
 
 # A lost cluster can cost a thousandfold. Errors of the logarithm count up to here.
 LARGEST_ERROR = 1.0
-STARTS = 4
 SMALL_ERROR = 0.15
+NEAR = 1.5  # a factor of the detection limit
+LEAST_RATIO = 1e-3
+# Logarithm of the factor, and the exponents, near which the fits begin.
+START = (5.0, 1.0, 0.2)
+N_STARTS = 4
 
 
 def read_medians(path: str) -> pd.DataFrame:
     """Median cost of each data set and epsilon, and its records times budget."""
     rows = pd.read_csv(path)
     keys = ["family", "set", "n", "d", "k", "epsilon", "mean"]
-    medians = rows.groupby(keys, as_index=False)[["ratio", "missed"]].median()
+    values = ["ratio", "missed"]
+    medians = rows.groupby(keys, as_index=False)[values].median()
     settings = medians[["d", "epsilon"]].itertuples(index=False)
     budget = np.array([noise_budget(d, epsilon) for d, epsilon in settings])
+    excess_of_mean = medians["mean"] - 1
     return medians.assign(
         records=medians["n"] / medians["k"] * budget,
-        variance_ratio=np.maximum(medians["mean"] - 1, 1e-3),
+        variance_ratio=np.maximum(excess_of_mean, LEAST_RATIO),
         missed=medians["missed"] * budget,
     )
 
 
-def compute_errors(table: pd.DataFrame, law: PriceLaw) -> pd.Series:
+def compute_errors(
+    table: pd.DataFrame,
+    law: PriceLaw,
+) -> pd.Series:
     """Absolute errors of the logarithm of the cost ratio."""
-    excess = law.excess(table["records"], table["d"], table["variance_ratio"])
-    return (np.log1p(excess) - np.log(table["ratio"])).abs()
+    excess = law.excess(
+        table["records"],
+        table["d"],
+        table["variance_ratio"],
+    )
+    errors = np.log1p(excess) - np.log(table["ratio"])
+    return errors.abs()
 
 
-def fit(table: pd.DataFrame, law: PriceLaw) -> PriceLaw:
+def fit(
+    table: pd.DataFrame,
+    law: PriceLaw,
+) -> PriceLaw:
     """Fit the constants of the excess to least absolute errors."""
 
     def make_law(numbers: np.ndarray) -> PriceLaw:
-        factor, columns, ratio = np.exp(numbers[0]), *numbers[1:]
-        return replace(law, factor=factor, columns=columns, ratio=ratio)
+        log_factor, columns, ratio = numbers
+        return replace(
+            law,
+            factor=math.exp(log_factor),
+            columns=columns,
+            ratio=ratio,
+        )
 
     def loss(numbers: np.ndarray) -> float:
         errors = compute_errors(table, make_law(numbers))
         return errors.clip(upper=LARGEST_ERROR).mean()
 
     rng = np.random.default_rng(0)
-    starts = [rng.normal([5, 1, 0.2], 0.4) for _ in range(STARTS)]
+    starts = [rng.normal(START, 0.4) for _ in range(N_STARTS)]
     fits = [minimize(loss, start, method="Nelder-Mead") for start in starts]
     best = min(fits, key=lambda result: result.fun)
     return make_law(best.x)
 
 
-def summarize(errors: pd.Series) -> str:
-    """Median error, and the share of errors that are small."""
+def print_errors(errors: pd.Series) -> None:
+    """Print the median error, and the share of errors that are small."""
     share = (errors <= SMALL_ERROR).mean()
-    median = errors.median()
-    return f"{len(errors)} settings, median error {median:.3f}, {share:.0%} are small"
+    print(f"{len(errors)} settings")
+    print(f"median error {errors.median():.3f}")
+    print(f"{share:.0%} at most {SMALL_ERROR}")
+
+
+def print_limits(
+    table: pd.DataFrame,
+    law: PriceLaw,
+) -> None:
+    """Print how well the detection limit holds."""
+    ratio = table["missed"] / law.detected
+    is_near = ratio.between(1 / NEAR, NEAR)
+    print(f"largest missed clusters of {len(table)} settings over the limit")
+    print(f"median {ratio.median():.2f}")
+    print(f"{is_near.mean():.0%} within {NEAR} times")
+    print(f"{(ratio < 2).mean():.0%} below twice the limit")
 
 
 def main() -> None:
@@ -73,23 +110,21 @@ def main() -> None:
     parser.add_argument("--check", help="rows to compare the constants in use with")
     parser.add_argument("--sizes", help="rows of the family all_sizes")
     options = parser.parse_args()
-    for path in filter(None, (options.fit, options.check)):
+    paths = options.fit, options.check, options.sizes
+    for path in filter(None, paths):
         table = read_medians(path)
-        few = table["d"] <= QUADTREE_FEATURES
-        for part, law in ((table[few], GRIDS), (table[~few], HASHING)):
-            print(path, law, summarize(compute_errors(part, law)))
+        has_few = table["d"] <= QUADTREE_FEATURES
+        parts = (table[has_few], GRIDS), (table[~has_few], HASHING)
+        for part, law in parts:
+            print(path, law)
+            if path == options.sizes:
+                print_limits(part, law)
+                continue
+            print_errors(compute_errors(part, law))
             if path == options.fit:
                 fitted = fit(part, law)
-                print("fitted:", fitted, summarize(compute_errors(part, fitted)))
-    if options.sizes:
-        table = read_medians(options.sizes)
-        few = table["d"] <= QUADTREE_FEATURES
-        for part, law in ((table[few], GRIDS), (table[~few], HASHING)):
-            ratio = part["missed"] / law.detected
-            near = ratio.between(1 / 1.5, 1.5).mean()
-            print(f"largest missed clusters of {len(part)} settings over the limit")
-            print(f"median {ratio.median():.2f}, {near:.0%} within 1.5 times")
-            print(f"{(ratio < 2).mean():.0%} below twice the limit")
+                print("fitted:", fitted)
+                print_errors(compute_errors(part, fitted))
 
 
 if __name__ == "__main__":

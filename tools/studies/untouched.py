@@ -119,18 +119,26 @@ def measure_generated() -> Iterator[dict]:
 def summarize(rows: pd.DataFrame) -> None:
     """Print means of medians over sets, ranks, and quantiles over seeds."""
     medians = rows.groupby(["method", "epsilon", "set"])["ratio"].median()
-    means = np.exp(np.log(medians).groupby(["method", "epsilon"]).mean())
-    print("geometric mean of medians\n", means.unstack().round(3).to_string())
+    logs = np.log(medians).groupby(["method", "epsilon"])
+    means = np.exp(logs.mean()).unstack()
+    print("geometric mean of medians")
+    print(means.round(3).to_string())
+
     ranks = medians.unstack("method").rank(axis=1)
-    print("mean rank\n", ranks.groupby("epsilon").mean().T.round(2).to_string())
+    mean_ranks = ranks.groupby("epsilon").mean().T
+    print("mean rank")
+    print(mean_ranks.round(2).to_string())
+
     of_synopsis = rows[rows["method"] == "synopsis"]
-    sets = of_synopsis.groupby(["set", "epsilon"])["ratio"]
-    quantiles = {"mean": sets.mean()} | {
-        f"{level:.0%}": sets.quantile(level) for level in (0.5, 0.9, 0.99)
-    }
-    print("synopsis, over seeds\n", pd.DataFrame(quantiles).round(3).to_string())
-    worse = sets.median() > of_synopsis.groupby(["set", "epsilon"])["mean"].first()
-    print("above the mean:", list(worse[worse].index))
+    sets = of_synopsis.groupby(["set", "epsilon"])
+    ratios = sets["ratio"]
+    quantiles = {"mean": ratios.mean()}
+    for level in (0.5, 0.9, 0.99):
+        quantiles[f"{level:.0%}"] = ratios.quantile(level)
+    print("synopsis, over seeds")
+    print(pd.DataFrame(quantiles).round(3).to_string())
+    is_worse = ratios.median() > sets["mean"].first()
+    print("above the mean:", list(is_worse[is_worse].index))
 
 
 def main() -> None:
