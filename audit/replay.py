@@ -533,6 +533,8 @@ def replay(
     """
     configured: Any = clone(method)
     configured.set_params(bounds=pair.domain, random_state=seed)
+    if with_account:
+        configured.set_params(secure=True)  # it refuses other noise
     try:
         budget = configured.budget(*pair.rows.shape)
     except ValueError as error:  # the shape is public
