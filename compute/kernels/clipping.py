@@ -6,9 +6,16 @@ from dataclasses import replace
 import numpy as np
 from numba import njit
 
-from pkm.compute.kernels.nearest import labels
+from pkm.compute.kernels.nearest import labels, sums_and_counts
 from pkm.compute.storage.blocks import Arrays
-from pkm.compute.storage.points import SCALE, Points, make_slices, square_norms
+from pkm.compute.storage.points import (
+    SCALE,
+    Points,
+    count_labels,
+    make_slices,
+    read_weights,
+    square_norms,
+)
 
 #: Clipped vectors are shorter by this factor, more than root and quotient may round up.
 SHRINKAGE = 1 - 2.0**-48
@@ -49,12 +56,13 @@ def clip_to_ball(points: Points, radius: float, in_place: bool) -> Points:
         outside = all_outside[block]
         rows[outside] = clip_norms(rows[outside], limit)
         squared_norms[outside] = square_norms(rows[outside])
-    return Points(rows, squared_norms, n_null=points.n_null)
+    return replace(points, rows=rows, squared_norms=squared_norms, remainders=None)
 
 
 @njit(cache=True, nogil=True)
 def clipped_sums(
     rows: np.ndarray,
+    weights: np.ndarray,
     labels: np.ndarray,
     origins: np.ndarray,
     radius: float,
@@ -64,6 +72,8 @@ def clipped_sums(
     Parameters
     ----------
     rows : ndarray of shape (n, d), float32
+    weights : ndarray of shape (n,), int32, or (0,)
+        In units of 2**-16 records; empty where a row is one record.
     labels : ndarray of shape (n,), int32
         Bucket of each point; points with -1 are left out.
     origins : ndarray of shape (b, d), int64
@@ -74,7 +84,7 @@ def clipped_sums(
     Returns
     -------
     ndarray of shape (b, d), int64
-        No point adds more than the radius in length.
+        No point adds more than its weight times the radius in length.
     """
     d = rows.shape[1]
     sums = np.zeros(origins.shape, np.int64)
@@ -87,16 +97,15 @@ def clipped_sums(
         for h in range(d):
             diff = np.float64(rows[i, h]) - origins[label, h]
             sq_dist += diff * diff
-        # Differences inside the radius are added in integers, exactly.
-        if sq_dist <= squared_radius:
-            for h in range(d):
-                sums[label, h] += np.int64(rows[i, h]) - origins[label, h]
-        else:
-            factor = radius / math.sqrt(sq_dist) * SHRINKAGE
-            for h in range(d):
-                # Truncation toward zero: the sum changes by no more than the radius.
-                diff = np.float64(rows[i, h]) - origins[label, h]
-                sums[label, h] += np.int64(diff * factor)
+        # Differences of whole records inside the radius are integers: the product is
+        # exact.
+        factor = weights[i] / SCALE if len(weights) else 1.0
+        if sq_dist > squared_radius:
+            factor *= radius / math.sqrt(sq_dist) * SHRINKAGE
+        for h in range(d):
+            # Truncation toward zero: the sum changes by no more than the radius.
+            diff = np.float64(rows[i, h]) - origins[label, h]
+            sums[label, h] += np.int64(diff * factor)
     return sums
 
 
@@ -107,5 +116,33 @@ def nearest_clipped_sums(
 ) -> Arrays:
     """Clipped sums about each center of the points nearest to it, and their numbers."""
     nearest = labels(points, centers[None])[0]
-    sums = clipped_sums(points.rows, nearest, centers, float(radius))
-    return sums, np.bincount(nearest, minlength=len(centers))
+    weights = read_weights(points)
+    sums = clipped_sums(points.rows, weights, nearest, centers, float(radius))
+    return sums, count_labels(nearest, weights, len(centers))
+
+
+def sums_about(
+    points: Points,
+    centers: np.ndarray,
+    origins: np.ndarray,
+    max_squared_distance: float | np.ndarray | None,
+) -> Arrays:
+    """Sums about origins (R, k, d) of the points nearest to each center, and counts.
+
+    As of :func:`sums_and_counts`; the sum of a row with a weight is rounded toward
+    zero, so that the rows of a person add no more than one record.
+    """
+    weights = points.weights
+    if weights is None:
+        sums, counts = sums_and_counts(points, centers, max_squared_distance)
+        # The sum of x - c over a cell is the sum of x less the count times c.
+        sums -= counts[:, :, None] * origins
+        return sums, counts
+    sums = np.empty(origins.shape, np.int64)
+    counts = np.empty(origins.shape[:2], np.int64)
+    nearest = labels(points, centers, max_squared_distance)
+    for r, row in enumerate(nearest):
+        sums[r] = clipped_sums(points.rows, weights, row, origins[r], np.inf)
+        inside = row >= 0
+        counts[r] = count_labels(row[inside], weights[inside], centers.shape[1])
+    return sums, counts

@@ -12,7 +12,13 @@ from functools import partial
 import numpy as np
 from numba import njit
 
-from pkm.compute.storage.points import SCALE, Points, make_slices
+from pkm.compute.storage.points import (
+    SCALE,
+    Points,
+    make_slices,
+    read_weights,
+    weight,
+)
 
 SIGN_BLOCK = 2048  # points per matrix product
 GAP_BLOCK = 8192  # gaps per step
@@ -93,11 +99,15 @@ def cell_counts(points: Points, intervals: int) -> np.ndarray:
     >>> cell_counts(Points.from_grid(np.array([[-SCALE, 0], [5, SCALE]])), 2).tolist()
     [0, 1, 0, 1]
     """
-    return _count_cells(points.rows, intervals)
+    return _count_cells(points.rows, read_weights(points), intervals)
 
 
 @njit(cache=True, nogil=True)
-def _count_cells(rows: np.ndarray, intervals: int) -> np.ndarray:
+def _count_cells(
+    rows: np.ndarray,
+    weights: np.ndarray,
+    intervals: int,
+) -> np.ndarray:
     counts = np.zeros(intervals ** rows.shape[1], np.int64)
     for i in range(rows.shape[0]):
         # The interval of each feature is a digit of the cell's number.
@@ -105,7 +115,7 @@ def _count_cells(rows: np.ndarray, intervals: int) -> np.ndarray:
         for h in range(rows.shape[1]):
             position = (np.int64(rows[i, h]) + SCALE) * intervals // (2 * SCALE)
             cell = cell * intervals + min(position, intervals - 1)
-        counts[cell] += 1
+        counts[cell] += weight(weights, i)
     return counts
 
 

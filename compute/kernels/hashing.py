@@ -22,6 +22,7 @@ from pkm.compute.storage.points import (
     SCALE,
     Points,
     make_slices,
+    read_weights,
 )
 
 MAX_CODES = 1 << 62
@@ -259,7 +260,8 @@ def bucket_sums(
     else:
         buckets = np.full(points.shape[0], -1, np.int32)
         buckets[remaining.mask(points)] = positions
-    return (clipped_sums(points.rows, buckets, origins, float(radius)),)
+    weights = read_weights(points)
+    return (clipped_sums(points.rows, weights, buckets, origins, float(radius)),)
 
 
 def _bucket_codes(

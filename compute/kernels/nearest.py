@@ -74,15 +74,23 @@ def sums_and_counts(
     [[[2], [9]]]
     """
     centers = _check_centers(points, centers)
-    limits = NO_LIMIT
-    if isinstance(max_squared_distance, np.ndarray):
-        limits = np.empty(centers.shape[:2])
-        limits[:] = max_squared_distance
-    elif max_squared_distance is not None:
-        limits = np.array([[max_squared_distance]], np.float64)
+    limits = _broadcast_limits(max_squared_distance, centers)
     no_labels = np.empty((len(centers), 0), np.int32)
     sums, counts = reduce(add, _scan(points, centers, limits, no_labels))
     return sums, counts
+
+
+def _broadcast_limits(
+    max_squared_distance: float | np.ndarray | None, centers: np.ndarray
+) -> np.ndarray:
+    """Limits for the scans: one for each center, (R, k), or one for all, (1, 1)."""
+    if isinstance(max_squared_distance, np.ndarray):
+        limits = np.empty(centers.shape[:2])
+        limits[:] = max_squared_distance
+        return limits
+    if max_squared_distance is None:
+        return NO_LIMIT
+    return np.array([[max_squared_distance]], np.float64)
 
 
 def inertia(points: Points, centers: np.ndarray) -> list[int]:
@@ -112,16 +120,23 @@ def inertia(points: Points, centers: np.ndarray) -> list[int]:
     return (points.total_squared_norm - 2 * products + center_norms).tolist()
 
 
-def labels(points: Points, centers: np.ndarray) -> np.ndarray:
+def labels(
+    points: Points,
+    centers: np.ndarray,
+    max_squared_distance: float | np.ndarray | None = None,
+) -> np.ndarray:
     """Index of the nearest center of each point; ties go to the lower index.
 
     Returns
     -------
     ndarray of shape (R, n), int32
+        -1 for points whose squared distance exceeds the limit of their center.
     """
     centers = _check_centers(points, centers)
+    limits = _broadcast_limits(max_squared_distance, centers)
     result = np.empty((len(centers), points.shape[0]), np.int32)
-    _scan(points, centers, NO_LIMIT, result)
+    _scan(points, centers, limits, result)
+    result[result >= centers.shape[1]] = -1
     return result
 
 

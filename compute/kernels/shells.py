@@ -16,8 +16,11 @@ from pkm.compute.storage.points import (
     SCALE,
     Points,
     coordinate,
+    count_labels,
     make_slices,
     read_remainders,
+    read_weights,
+    weight,
 )
 
 #: Clipped differences are shorter by this factor, so that rounding cannot make one
@@ -60,6 +63,7 @@ def shell_counts(
     return _count_shells(
         points.rows,
         read_remainders(points),
+        read_weights(points),
         center,
         radii,
         box,
@@ -86,7 +90,9 @@ def side_counts(
     ndarray of shape (d, 2, m), int64
         The lower side first. A point lies in one cell of every column.
     """
-    return _count_sides(points.rows, read_remainders(points), center, radii)
+    return _count_sides(
+        points.rows, read_remainders(points), read_weights(points), center, radii
+    )
 
 
 def clipped_sum(
@@ -110,13 +116,16 @@ def clipped_sum(
         In units of 2^-16 radii. Coordinates are rounded toward zero before they are
         added, so that no point adds a vector that is longer than the radius.
     """
-    return _sum_clipped(points.rows, read_remainders(points), center, radius)
+    return _sum_clipped(
+        points.rows, read_remainders(points), read_weights(points), center, radius
+    )
 
 
 @njit(cache=True, nogil=True)
 def _count_shells(
     rows: np.ndarray,
     remainders: np.ndarray,
+    weights: np.ndarray,
     center: np.ndarray,
     radii: np.ndarray,
     box: bool,
@@ -132,7 +141,8 @@ def _count_shells(
                 distance = max(distance, abs(difference))
             else:
                 distance += difference * difference
-        counts[_find_shell(distance if box else math.sqrt(distance), radii)] += 1
+        shell = _find_shell(distance if box else math.sqrt(distance), radii)
+        counts[shell] += weight(weights, i)
     return counts
 
 
@@ -140,6 +150,7 @@ def _count_shells(
 def _count_sides(
     rows: np.ndarray,
     remainders: np.ndarray,
+    weights: np.ndarray,
     center: np.ndarray,
     radii: np.ndarray,
 ) -> np.ndarray:
@@ -148,7 +159,8 @@ def _count_sides(
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
             difference = coordinate(rows, remainders, i, h) - center[h]
-            counts[h, int(difference > 0), _find_shell(abs(difference), radii)] += 1
+            shell = _find_shell(abs(difference), radii)
+            counts[h, int(difference > 0), shell] += weight(weights, i)
     return counts
 
 
@@ -165,6 +177,7 @@ def _find_shell(distance: float, radii: np.ndarray) -> int:
 def _sum_clipped(
     rows: np.ndarray,
     remainders: np.ndarray,
+    weights: np.ndarray,
     center: np.ndarray,
     radius: float,
 ) -> np.ndarray:
@@ -180,6 +193,8 @@ def _sum_clipped(
         # Differences in units of 2^-16 radii: clipped to the norm SCALE, then truncated
         # toward zero, so that neither rounding makes one longer.
         factor = SCALE * SHORTENING / max(math.sqrt(squared), radius)
+        if len(weights):
+            factor *= weights[i] / SCALE
         for h in range(d):
             total[h] += int((coordinate(rows, remainders, i, h) - center[h]) * factor)
     return total
@@ -209,8 +224,10 @@ def nearest_shells(
     # A point's shell is the number of inner radii that its distance does not exceed.
     inner_squares = (radii[1:] * radii[1:])[::-1]
     squares = squared_distances(points, centers)
+    weights = read_weights(points)
     counts = np.zeros(len(radii), np.int64)
     for block in make_slices(len(squares)):
         inside = np.searchsorted(inner_squares, squares[block])
-        counts += np.bincount(len(inner_squares) - inside, minlength=len(radii))
+        shells = len(inner_squares) - inside
+        counts += count_labels(shells, weights[block], len(radii))
     return counts

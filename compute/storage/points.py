@@ -7,7 +7,7 @@ replicate.
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -127,12 +127,18 @@ class Points:
     n_null : int
         Number of null records: they have no row and contribute nothing, but count among
         the records.
+    weights : ndarray of shape (n,), int32, or None
+        Weight of each row, in units of 2**-16 records; None where a row is one record.
+    n_persons : int
+        Number of persons whose rows these are: the records of rows with weights.
     """
 
     rows: np.ndarray
     squared_norms: np.ndarray
     remainders: np.ndarray | None = None
     n_null: int = 0
+    weights: np.ndarray | None = None
+    n_persons: int = 0
 
     @classmethod
     def from_grid(
@@ -159,6 +165,7 @@ class Points:
         upper: np.ndarray,
         *,
         keep_remainders: bool = True,
+        weights: np.ndarray | None = None,
     ) -> tuple["Points", bool]:
         """Map the box between ``lower`` and ``upper`` to the grid, in one pass.
 
@@ -171,6 +178,8 @@ class Points:
         keep_remainders : bool, default=True
             Whether remainders are kept: 2 bytes a coordinate that most queries do not
             read.
+        weights : ndarray of shape (n,), int32, optional
+            Weight of each row, in units of 2**-16 records.
 
         Returns
         -------
@@ -213,11 +222,14 @@ class Points:
             n_filled += n_present
             outside |= is_outside
         if n_filled == n:
-            return cls(*arrays), outside
+            return cls(*arrays, weights=weights), outside
         rows = rows[:n_filled]
         squared_norms = squared_norms[:n_filled]
         remainders = None if remainders is None else remainders[:n_filled]
-        return cls(rows, squared_norms, remainders, n - n_filled), outside
+        if weights is not None:
+            weights = weights[np.isfinite(points).all(axis=1)]
+        n_null = n - n_filled
+        return cls(rows, squared_norms, remainders, n_null, weights), outside
 
     def rescale(
         self,
@@ -264,7 +276,10 @@ class Points:
             scale.by_norm,
             rows.reshape(-1),
         )
-        return Points(rows, square_norms(rows), n_null=self.n_null)
+        squared_norms = square_norms(rows)
+        return replace(
+            self, rows=rows, squared_norms=squared_norms, remainders=None
+        )
 
     @cached_property
     def cache(self) -> dict[str, object]:
@@ -303,10 +318,12 @@ class Points:
     @cached_property
     def digest(self) -> bytes:
         """Hash of the shape, the coordinates and the remainders."""
-        content = repr((*self.shape, self.n_null)).encode() + self.rows.tobytes()
+        shape = (*self.shape, self.n_null, self.n_persons)
+        content = repr(shape).encode() + self.rows.tobytes()
         hashed = hashlib.blake2b(content, digest_size=32)
-        if self.remainders is not None:
-            hashed.update(self.remainders.tobytes())
+        for array in (self.remainders, self.weights):
+            if array is not None:
+                hashed.update(array.tobytes())
         return hashed.digest()
 
     def __eq__(self, other: object) -> bool:
@@ -335,7 +352,40 @@ class Points:
     @property
     def n_records(self) -> int:
         """Number of records, null ones included: public under zero-out adjacency."""
+        if self.weights is not None:
+            return self.n_persons
         return len(self.rows) + self.n_null
+
+
+def read_weights(points: Points) -> np.ndarray:
+    """Weights of the rows, (n,); (0,) where a row is one record."""
+    if points.weights is not None:
+        return points.weights
+    return np.empty(0, np.int32)
+
+
+@njit(cache=True)
+def weight(weights: np.ndarray, i: int) -> int:
+    """Weight of a row, in units of 2**-16 records; 1 where each is one record."""
+    return np.int64(weights[i]) if len(weights) else 1
+
+
+def count_labels(
+    labels: np.ndarray,
+    weights: np.ndarray,
+    n_labels: int,
+) -> np.ndarray:
+    """Weight of each label, int64 (n_labels,); the number of rows without weights.
+
+    Examples
+    --------
+    >>> count_labels(np.array([0, 2, 2]), np.array([7, 1, 3]), 3).tolist()
+    [7, 0, 4]
+    """
+    if not len(weights):
+        return np.bincount(labels, minlength=n_labels)
+    # Sums of integers in float64 are exact below 2**53.
+    return np.bincount(labels, weights, n_labels).astype(np.int64)
 
 
 def read_remainders(points: Points) -> np.ndarray:
