@@ -57,6 +57,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         X: ArrayLike | RowsLike,
         y: object = None,
         *,
+        groups: ArrayLike | None = None,
         account: PrivacyAccountant | None = None,
         progress: bool = False,
     ) -> Self:
@@ -84,6 +85,12 @@ class PrivateKMeans(NearestCenters, BatchMethod):
 
             Without a ``random_state`` noise comes from the operating system's entropy.
         y : ignored
+        groups : array-like of shape (n,), optional
+            Person of every row, as integers or texts; a null is a person of one row.
+            Neighbors then differ in all rows of one person, and n is the number of
+            persons. A row of a person with m rows weighs 1 / m, so that the cost is an
+            average over persons; see :func:`pkm.methods.persons.person_weights`.
+            Methods whose queries do not bound what a person changes refuse groups.
         account : PrivacyAccountant, optional
             Account of all runs on these points. It is charged before the first draw, or
             refuses the run.
@@ -113,7 +120,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         self.check_parameters()
         names = feature_names(X)
         with open_unchanged(X) as source:
-            points, bounds = read_points(self, source)
+            points, bounds = read_points(self, source, groups)
             if isinstance(points, Blocks | DaskPoints):
                 points = replace(points, progress=progress)
             seed, secure = self._draw_seed()

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self, TypedDict, Unpack, cast
 
 import numpy as np
@@ -20,6 +20,7 @@ from pkm.privacy import (
     NoiseScaleError,
     NoiseStreams,
     PrivacyAccountant,
+    Unit,
     to_shards,
     to_unit,
 )
@@ -89,8 +90,8 @@ class RepeatableNoiseWarning(UserWarning):
     """Noise is drawn from a seed: whoever knows the seed can take the noise off."""
 
 
-class StreamOptions(TypedDict, total=False):
-    """Options of a run's streams of noise.
+class RunOptions(TypedDict, total=False):
+    """Options of a run, most of them of its streams of noise.
 
     Attributes
     ----------
@@ -102,12 +103,15 @@ class StreamOptions(TypedDict, total=False):
         Seeds of the public randomness, one per replicate. Default: from the seeds.
     purpose : str, optional
         Purpose of a run that is not a fit, such as "coreset".
+    unit : Unit, optional
+        What a record is. Default: a row.
     """
 
     domain: ArrayLike | None
     secure: bool | None
     public_seeds: Sequence[int] | None
     purpose: str
+    unit: Unit
 
 
 class BatchMethod(ClusteringMethod):
@@ -171,13 +175,32 @@ class BatchMethod(ClusteringMethod):
             return self.curator(shards, ledger, streams, domain)
 
         shape = shards.n_records, shards.n_features
+        unit = Unit.ROW
+        if shards.has_weights:
+            unit = Unit.PERSON
+            self._require_persons(*shape)
         if account is not None:
-            planned = self.planned_run(*shape, seeds)
+            planned = self.planned_run(*shape, seeds, unit=unit)
             account.charge(planned)
             schedule = planned.schedule
-        return self.fit_with(
-            make_curator, *shape, seeds, schedule, domain=domain, secure=secure
-        )
+        options = RunOptions(domain=domain, secure=secure, unit=unit)
+        return self.fit_with(make_curator, *shape, seeds, schedule, **options)
+
+    def _require_persons(
+        self,
+        n_points: int,
+        n_features: int,
+    ) -> None:
+        """Refuse groups if a planned query does not bound what a person changes."""
+        served = {query.label for query in self.curator.serves if query.serves_persons}
+        planned = ZoomedMethod(self, n_points, n_features).schedule.charges
+        others = sorted({charge.label for charge in planned} - served)
+        if others or not self.claim.private:
+            raise ValueError(
+                f"groups are not supported by {type(self).__name__}: "
+                f"{', '.join(others) or 'it claims no privacy'} has no bound for a "
+                "person with several rows; leave groups out, or take QuadtreeKMeans"
+            )
 
     def decide_secure(
         self,
@@ -205,6 +228,7 @@ class BatchMethod(ClusteringMethod):
         seeds: Sequence[int],
         *,
         purpose: str = "",
+        unit: Unit = Unit.ROW,
     ) -> AccountedRun:
         """Plan what an account is charged for a batch, before the first draw.
 
@@ -215,6 +239,8 @@ class BatchMethod(ClusteringMethod):
             One per replicate.
         purpose : str, default=""
             A note for the readers of the account.
+        unit : Unit, default=Unit.ROW
+            What a record is.
 
         Returns
         -------
@@ -241,7 +267,7 @@ class BatchMethod(ClusteringMethod):
         parameters = self.parameters
         parameters.pop("random_state", None)
         return AccountedRun(
-            budget,
+            replace(budget, unit=unit),
             ZoomedMethod(self, n_points, n_features).schedule.charges,
             n_replicates=len(NoiseStreams(seeds).seeds),  # refuses equal seeds
             method=type(self).__name__,
@@ -257,7 +283,7 @@ class BatchMethod(ClusteringMethod):
         n_features: int,
         seeds: Sequence[int],
         schedule: Sequence[Charge] | None = None,
-        **options: Unpack[StreamOptions],
+        **options: Unpack[RunOptions],
     ) -> Run:
         """Cluster through given curators, once per seed.
 
@@ -273,7 +299,7 @@ class BatchMethod(ClusteringMethod):
         schedule : sequence of Charge, optional
             The only releases that each replicate may make. Default: any.
         **options
-            Options of the streams of noise; see :class:`StreamOptions`.
+            Options of the streams of noise; see :class:`RunOptions`.
 
         Returns
         -------
@@ -299,7 +325,7 @@ class BatchMethod(ClusteringMethod):
         n_features: int,
         seeds: Sequence[int],
         schedule: Sequence[Charge] | None = None,
-        **options: Unpack[StreamOptions],
+        **options: Unpack[RunOptions],
     ) -> Iterator[tuple[Self, Curator, Ledger | None, Zoom | None]]:
         """Prepare the runs of a batch; parameters are as of :meth:`fit_with`.
 
@@ -323,7 +349,8 @@ class BatchMethod(ClusteringMethod):
         for batch in [streams] if is_batch else streams.by_replicate():
             ledger = None
             if budget is not None:
-                ledger = Ledger(budget, schedule, repeatable=not streams.secure)
+                terms = replace(budget, unit=options.get("unit", Unit.ROW))
+                ledger = Ledger(terms, schedule, repeatable=not streams.secure)
             curator, zoom = zoomed.find_domain(make_curator(ledger, batch))
             yield cast("Self", zoomed.method_after_zoom), curator, ledger, zoom
 
@@ -332,7 +359,7 @@ class BatchMethod(ClusteringMethod):
         seeds: Sequence[int],
         n_points: int,
         n_features: int,
-        **options: Unpack[StreamOptions],
+        **options: Unpack[RunOptions],
     ) -> NoiseStreams:
         """Make the streams of noise of a run.
 
@@ -345,7 +372,7 @@ class BatchMethod(ClusteringMethod):
             One per replicate.
         n_points, n_features : int
         **options
-            See :class:`StreamOptions`.
+            See :class:`RunOptions`.
 
         Returns
         -------

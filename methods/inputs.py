@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from pkm.compute import Points
-from pkm.compute.storage.blocks import Blocks, array_blocks
+from pkm.compute.storage.blocks import Blocks, WeightedRows, array_blocks
 from pkm.compute.storage.dask_points import DaskPoints
 from pkm.compute.storage.grid_file import GridFile, is_grid_file, open_grid
 from pkm.methods.contract import ClusteringMethod
+from pkm.methods.persons import person_weights
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 from pkm.row_blocks import (
     ENCODING,
@@ -35,21 +36,35 @@ Bounds = tuple[np.ndarray, np.ndarray]
 
 
 def read_points(
-    method: ClusteringMethod, X: ArrayLike | RowsLike
+    method: ClusteringMethod,
+    X: ArrayLike | RowsLike,
+    groups: ArrayLike | None = None,
 ) -> tuple[GridPoints, Bounds]:
     """Check points in their own units; return them on the grid, and its bounds."""
+    if groups is not None and (is_grid_file(X) or is_dask_array(X)):
+        raise ValueError(
+            "groups are not supported for grid files and dask arrays: give an array or "
+            "another file"
+        )
     if is_grid_file(X):
         return _read_grid(method, open_grid(cast("str | GridFile", X)))
     rows = row_blocks(X)
     if rows is None:
-        return _quantize(method, as_matrix(X))
+        return _quantize(method, as_matrix(X), groups)
     if not method.supports_chunks:
-        return _quantize(method, as_matrix(_materialize(method, X, rows)))
+        return _quantize(method, as_matrix(_materialize(method, X, rows)), groups)
     bounds = _check_rows(method, rows)
     kept = method.needs_remainders
     if is_dask_array(X):
         return DaskPoints.quantize(X, *bounds, keep_remainders=kept), bounds
-    return Blocks.quantize(rows, *bounds, keep_remainders=kept), bounds
+    return Blocks.quantize(_weigh(rows, groups), *bounds, keep_remainders=kept), bounds
+
+
+def _weigh(rows: RowBlocks, groups: ArrayLike | None) -> RowBlocks | WeightedRows:
+    """Rows with the weights of their persons, if there are any."""
+    if groups is None:
+        return rows
+    return WeightedRows(rows, *person_weights(groups, rows.n_rows))
 
 
 def resolve_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
@@ -132,7 +147,9 @@ def _show_bounds(bounds: object) -> str:
 
 
 def _quantize(
-    method: ClusteringMethod, X: np.ndarray
+    method: ClusteringMethod,
+    X: np.ndarray,
+    groups: ArrayLike | None,
 ) -> tuple[Points | Blocks, Bounds]:
     """Points (n, d) in memory on the grid, and its bounds."""
     claim = method.claim
@@ -142,13 +159,19 @@ def _quantize(
         bounds = _widen(X.min(axis=0), X.max(axis=0))
     if claim.private and claim.adjacency not in ONE_RECORD_ADJACENCIES:
         X = _replace_null(X, *bounds)
-    if claim.private and method.clip and method.zoom_plan(*X.shape) is not None:
+    n, d = X.shape
+    weights = None
+    if groups is not None:
+        weights, n = person_weights(groups, n)
+    if claim.private and method.clip and method.zoom_plan(n, d) is not None:
         # Points of the domain that the zoom finds are kept in memory. Until then every
         # pass quantizes the rows.
-        blocks = Blocks.quantize(array_blocks(X), *bounds)
+        blocks = Blocks.quantize(_weigh(array_blocks(X), groups), *bounds)
         return replace(blocks, in_memory=True), bounds
     keep = method.needs_remainders
-    points, outside = Points.quantize(X, *bounds, keep_remainders=keep)
+    points, outside = Points.quantize(
+        X, *bounds, keep_remainders=keep, weights=weights, n_persons=n
+    )
     if not claim.private:
         refuse_null(points.n_null)
     _refuse_outside(method, outside)

@@ -2,7 +2,7 @@
 
 from pkm.privacy.accountant import AccountedRun, AccountError, PrivacyAccountant
 from pkm.privacy.base import BaseCurator, DisclosureError, to_points, to_shards
-from pkm.privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim
+from pkm.privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim, Unit
 from pkm.privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
 from pkm.privacy.curator import Curator
 from pkm.privacy.grid import MAX_CELLS, SCALE, snap, snap_centers, to_unit
@@ -68,6 +68,7 @@ from pkm.privacy.queries.tree import (
 from pkm.privacy.query import Query, Sensitivity
 
 __all__ = [
+    "Unit",
     "MAX_CELLS",
     "NO_CLAIM",
     "SCALE",

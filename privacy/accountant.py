@@ -165,7 +165,8 @@ class PrivacyAccountant:
     Parameters
     ----------
     budget : Budget
-        Budget of all runs together. All runs must have its adjacency and its rho.
+        Budget of all runs together. All runs must have its adjacency, rho and
+        unit.
     path : path-like, optional
         File that holds the account, readable by its owner alone; created if missing.
         Several processes may charge it at once. Default: the account is in memory.
@@ -285,7 +286,7 @@ class PrivacyAccountant:
         BudgetExceeded
             If they would exceed the budget.
         AccountError
-            If a run has another adjacency or rho, or the file cannot be read and
+            If a run has another adjacency, rho or unit, or the file cannot be read and
             written. If an account without a file is charged in a forked process.
         """
         for run in runs:
@@ -378,13 +379,11 @@ class PrivacyAccountant:
         return total, math.fsum(deltas)
 
     def _check_adjacency(self, run: AccountedRun) -> None:
-        """Refuse a run under another adjacency or rho than the account's."""
-        terms = (self.budget.adjacency, self.budget.rho)
-        if (run.budget.adjacency, run.budget.rho) != terms:
+        """Refuse a run under another adjacency, rho or unit than the account's."""
+        if run.budget.terms != self.budget.terms:
             raise AccountError(
-                f"a run under adjacency={run.budget.adjacency} rho={run.budget.rho} "
-                f"cannot be added to an account under adjacency={terms[0]} "
-                f"rho={terms[1]}"
+                f"a run under {run.budget.terms} cannot be added to an account under "
+                f"{self.budget.terms}"
             )
 
     def _check_fits(

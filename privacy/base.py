@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pkm.compute import Points, Symlog
+from pkm.compute import SCALE, Points, Symlog
 from pkm.compute.storage.blocks import Blocks, Shards
 from pkm.compute.storage.dask_points import DaskPoints
-from pkm.privacy.budget import Adjacency
+from pkm.privacy.budget import Adjacency, Unit
 from pkm.privacy.charging import charge_release
 from pkm.privacy.checks import check_type
 from pkm.privacy.ledger import Ledger, StreamKey
@@ -67,6 +67,9 @@ class BaseCurator:
     is_zoomed : bool
         Whether its points were quantized again, in a smaller domain, and no other
         curator reads them.
+    count_unit : int
+        Units of 2**-16 records that one stands for in a count of the kernels: 2**16, or
+        1 where rows have weights.
     """
 
     serves: ClassVar[tuple[type[Query], ...]] = ()
@@ -91,6 +94,14 @@ class BaseCurator:
         self._check_adjacency()
         self.n_points = self._shards.n_records
         self.n_features = self._shards.n_features
+        has_weights = self._shards.has_weights
+        self.count_unit = 1 if has_weights else SCALE
+        unit = Unit.PERSON if has_weights else Unit.ROW
+        if ledger is not None and ledger.budget.unit != unit:
+            raise ValueError(
+                f"unit={ledger.budget.unit} of the ledger does not fit points of which "
+                f"a record is a {unit}"
+            )
         self.n_replicates = len(streams.public_seeds)
         self.public_seeds = streams.public_seeds
         self.domain = full_domain(domain, self.n_features)
@@ -247,6 +258,11 @@ class BaseCurator:
                 f"adjacency={self.adjacency} is not served by {query.label}: its "
                 f"sensitivity is derived for {', '.join(query.adjacencies)}"
             )
+        if self._shards.has_weights and not query.serves_persons:
+            raise ValueError(
+                f"groups are not served by {query.label}: its sensitivity is derived "
+                "for one row of a person; take a method of sums, such as synopsis"
+            )
 
     def _check_view(
         self,
@@ -321,6 +337,7 @@ class View:
         self._curator = curator
         self.n_points = curator.n_points
         self.n_features = curator.n_features
+        self.count_unit = curator.count_unit
 
     def release(
         self,

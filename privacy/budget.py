@@ -2,10 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pkm.privacy.checks import check_positive, freeze_fields
+
+
+class Unit(StrEnum):
+    """What a record is: neighbors differ in one row, or in all rows of one person."""
+
+    ROW = "row"
+    PERSON = "person"
 
 
 class Adjacency(StrEnum):
@@ -32,6 +39,8 @@ class Budget:
     adjacency : Adjacency or str, default="zero_out"
     rho : float, optional
         The distance of ``rho_bounded``; required there and nowhere else.
+    unit : Unit or str, default="row"
+        What a record is.
 
     Raises
     ------
@@ -48,6 +57,8 @@ class Budget:
     delta: float = 0.0
     adjacency: Adjacency | str = Adjacency.ZERO_OUT
     rho: float | None = None
+    # Not in the text: it is in contexts of noise, which are those of the row level.
+    unit: Unit | str = field(default=Unit.ROW, repr=False)
 
     def __post_init__(self) -> None:
         # Costs of numpy's short types would be computed in their precision.
@@ -56,6 +67,7 @@ class Budget:
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta={self.delta} must be in [0, 1)")
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        object.__setattr__(self, "unit", Unit(self.unit))
         if (self.rho is not None) != (self.adjacency is Adjacency.RHO_BOUNDED):
             raise ValueError(
                 f"rho={self.rho} must be given for rho_bounded and only there, got "
@@ -66,13 +78,19 @@ class Budget:
 
     def __add__(self, other: "Budget") -> "Budget":
         """Basic composition of two budgets of the same adjacency."""
-        if (self.adjacency, self.rho) != (other.adjacency, other.rho):
+        if self.terms != other.terms:
             raise ValueError(
-                f"budgets under {self.adjacency} and {other.adjacency} cannot be "
-                "added; convert one of them first"
+                f"budgets under {self.terms} and {other.terms} cannot be added; "
+                "convert one of them first"
             )
         epsilon = self.epsilon + other.epsilon
         return replace(self, epsilon=epsilon, delta=self.delta + other.delta)
+
+    @property
+    def terms(self) -> str:
+        """What epsilon and delta hold for: budgets of other terms do not add up."""
+        rho = "" if self.rho is None else f" rho={self.rho}"
+        return f"adjacency={self.adjacency}{rho} unit={self.unit}"
 
     def split(self, weights: Sequence[float]) -> tuple["Budget", ...]:
         """Divide epsilon and delta in proportion to positive weights."""

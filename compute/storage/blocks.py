@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numba
 import numpy as np
@@ -83,6 +83,52 @@ class Source(Protocol):
         ...
 
 
+class WeightedBlock(NamedTuple):
+    """A block of rows with their weights, in units of 2**-16 records."""
+
+    rows: np.ndarray
+    weights: np.ndarray | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class WeightedRows:
+    """Rows that are read in blocks, with the weights of all of them in memory.
+
+    Attributes
+    ----------
+    rows : RowBlocks
+    weights : ndarray of shape (n,), int32
+        In units of 2**-16 records.
+    n_persons : int
+        Number of persons whose rows these are.
+    """
+
+    rows: RowBlocks
+    weights: np.ndarray
+    n_persons: int
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.rows.n_rows
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        return self.rows.n_columns
+
+    def blocks(self) -> Iterator[WeightedBlock]:
+        """Read all rows once."""
+        start = 0
+        for block in self.rows.blocks():
+            stop = start + len(block)
+            yield WeightedBlock(block, self.weights[start:stop])
+            start = stop
+
+
 class Shards(list[Points]):
     """Shards of points that are kept in memory.
 
@@ -108,6 +154,11 @@ class Shards(list[Points]):
     def has_null(self) -> bool:
         """Whether there are null records."""
         return any(shard.n_null for shard in self)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether rows have weights: those of a person are one record together."""
+        return any(shard.weights is not None for shard in self)
 
     def map_reduce(
         self,
@@ -158,7 +209,7 @@ class Blocks:
 
     Attributes
     ----------
-    rows : RowBlocks or GridFile
+    rows : RowBlocks, WeightedRows or GridFile
         In the units of the data, or on the grid.
     to_points : callable
         From a block of rows to Points.
@@ -179,7 +230,7 @@ class Blocks:
     @classmethod
     def quantize(
         cls,
-        rows: RowBlocks,
+        rows: RowBlocks | WeightedRows,
         lower: np.ndarray,
         upper: np.ndarray,
         *,
@@ -203,8 +254,15 @@ class Blocks:
         return cls(rows, to_points, progress=progress)
 
     @property
+    def has_weights(self) -> bool:
+        """Whether rows have weights: those of a person are one record together."""
+        return isinstance(self.rows, WeightedRows)
+
+    @property
     def n_records(self) -> int:
         """Number of records, null ones included."""
+        if isinstance(self.rows, WeightedRows):
+            return self.rows.n_persons
         return self.rows.n_rows
 
     @property
@@ -249,7 +307,7 @@ class Blocks:
         threads = ThreadPoolExecutor(
             n_threads, initializer=numba.set_num_threads, initargs=(1,)
         )
-        with threads, _bar(self.n_records, self.progress) as advance:
+        with threads, _bar(self.rows.n_rows, self.progress) as advance:
             for block in self.rows.blocks():
                 pending.append(threads.submit(compute, block))
                 advance(len(block))
@@ -281,19 +339,27 @@ class Blocks:
         if not self.in_memory:
             return self
         # Arrays for all records; null records leave the last rows unused.
-        rows = np.empty((self.n_records, self.n_features), np.float32)
-        squared_norms = np.empty(self.n_records)
+        n_rows = self.rows.n_rows
+        rows = np.empty((n_rows, self.n_features), np.float32)
+        squared_norms = np.empty(n_rows)
+        weights = np.empty(n_rows, np.int32) if self.has_weights else None
         n_filled = 0
         for block in self.rows.blocks():
             points = self.to_points(block)
             block_rows = slice(n_filled, n_filled + len(points.rows))
             rows[block_rows] = points.rows
             squared_norms[block_rows] = points.squared_norms
+            if weights is not None:
+                weights[block_rows] = points.weights
             n_filled = block_rows.stop
-        n_null = self.n_records - n_filled
-        return Shards(
-            [Points(rows[:n_filled], squared_norms[:n_filled], n_null=n_null)]
+        points = Points(
+            rows[:n_filled],
+            squared_norms[:n_filled],
+            n_null=n_rows - n_filled,
+            weights=None if weights is None else weights[:n_filled],
+            n_persons=self.n_records if self.has_weights else 0,
         )
+        return Shards([points])
 
 
 def array_blocks(array: np.ndarray) -> RowBlocks:
@@ -306,13 +372,22 @@ def array_blocks(array: np.ndarray) -> RowBlocks:
 
 
 def quantize_block(
-    block: np.ndarray,
+    block: np.ndarray | WeightedBlock,
     lower: np.ndarray,
     upper: np.ndarray,
     keep_remainders: bool = True,
 ) -> Points:
     """Quantize a block of rows in a box."""
-    return Points.quantize(block, lower, upper, keep_remainders=keep_remainders)[0]
+    if not isinstance(block, WeightedBlock):
+        block = WeightedBlock(block, None)
+    points, _ = Points.quantize(
+        block.rows,
+        lower,
+        upper,
+        keep_remainders=keep_remainders,
+        weights=block.weights,
+    )
+    return points
 
 
 def map_block(

@@ -7,7 +7,7 @@ Dask runs the tasks of a worker that has died again, with the same results.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numba
 import numpy as np
@@ -44,6 +44,8 @@ class DaskPoints:
         Accepted as by :class:`pkm.compute.storage.blocks.Blocks`; dask shows its own
         progress.
     """
+
+    has_weights: ClassVar[bool] = False
 
     chunks: Sequence[Any]
     n_records: int

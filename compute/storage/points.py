@@ -166,6 +166,7 @@ class Points:
         *,
         keep_remainders: bool = True,
         weights: np.ndarray | None = None,
+        n_persons: int = 0,
     ) -> tuple["Points", bool]:
         """Map the box between ``lower`` and ``upper`` to the grid, in one pass.
 
@@ -180,6 +181,8 @@ class Points:
             read.
         weights : ndarray of shape (n,), int32, optional
             Weight of each row, in units of 2**-16 records.
+        n_persons : int, default=0
+            Number of persons, if rows have weights.
 
         Returns
         -------
@@ -222,14 +225,14 @@ class Points:
             n_filled += n_present
             outside |= is_outside
         if n_filled == n:
-            return cls(*arrays, weights=weights), outside
+            return cls(*arrays, weights=weights, n_persons=n_persons), outside
         rows = rows[:n_filled]
         squared_norms = squared_norms[:n_filled]
         remainders = None if remainders is None else remainders[:n_filled]
         if weights is not None:
             weights = weights[np.isfinite(points).all(axis=1)]
-        n_null = n - n_filled
-        return cls(rows, squared_norms, remainders, n_null, weights), outside
+        arrays = (rows, squared_norms, remainders)
+        return cls(*arrays, n - n_filled, weights, n_persons), outside
 
     def rescale(
         self,

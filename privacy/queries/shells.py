@@ -34,6 +34,8 @@ from pkm.privacy.query import Answer, Query, Sensitivities
 class _AboutCenter(Query):
     """Base class of the queries about a center, of one replicate."""
 
+    serves_persons = True
+
     center: np.ndarray
 
     def check(self, source: Any) -> None:

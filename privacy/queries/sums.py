@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pkm.compute import averaged_gaps, cell_counts, sums_and_counts
+from pkm.compute import averaged_gaps, cell_counts
+from pkm.compute.kernels.clipping import sums_about
 from pkm.compute.storage.blocks import total_array
 from pkm.privacy.checks import check_floats, check_grid_integers, check_positive
 from pkm.privacy.grid import MAX_CELLS, SCALE
@@ -105,11 +106,11 @@ class CountQuery(Query):
 
     def exact(self, source: Any) -> Answer:
         """Exact counts, in units of 2**-16 records: the same for all replicates."""
-        counts = self.count(source)[None] * SCALE
+        counts = self.count(source)[None] * source.count_unit
         return {"counts": np.repeat(counts, source.n_replicates, axis=0)}
 
     def count(self, source: Any) -> np.ndarray:
-        """Count the records of each cell, int64."""
+        """Count the records of each cell, int64, in multiples of the count unit."""
         raise NotImplementedError(f"{type(self).__name__} must define count")
 
 
@@ -139,6 +140,7 @@ class SumsAndCounts(Query):
     label = "sums_and_counts"
     mechanisms: ClassVar[Mechanisms] = {**SUMS, **COUNTS}
     exact_without_ledger = True
+    serves_persons = True
 
     centers: np.ndarray
     radius: float | np.ndarray | None = None
@@ -176,12 +178,8 @@ class SumsAndCounts(Query):
     def exact(self, source: Any) -> Answer:
         """Exact sums and counts over all shards."""
         limit = None if self.radius is None else (self.radius * SCALE) ** 2
-        sums, counts = nearest_sums_and_counts(source, self.centers, limit)
-        # The sum of x - c over a cell is the sum of x less the count times c.
-        if self.relative:
-            sums -= counts[:, :, None] * self.centers
-        counts *= SCALE
-        return {"sums": sums, "counts": counts}
+        origins = self.centers if self.relative else np.zeros_like(self.centers)
+        return nearest_sums_and_counts(source, self.centers, origins, limit)
 
     def details(self) -> Details:
         """The radius; an array is left out, because replicates differ in it."""
@@ -206,6 +204,7 @@ class CountsAndBoundedSums(Query):
     """
 
     label = "counts_and_bounded_sums"
+    serves_persons = True
     mechanisms: ClassVar[Mechanisms] = {"counts": (Laplace,), "sums": (BoundedLaplace,)}
 
     centers: np.ndarray
@@ -226,9 +225,8 @@ class CountsAndBoundedSums(Query):
 
     def exact(self, source: Any) -> Answer:
         """Exact counts, and sums about the origin."""
-        sums, counts = nearest_sums_and_counts(source, self.centers, None)
-        sums -= counts[:, :, None] * self.origin
-        return {"counts": counts * SCALE, "sums": sums}
+        origins = np.broadcast_to(self.origin, self.centers.shape)
+        return nearest_sums_and_counts(source, self.centers, origins)
 
     def mechanism_input(
         self, part: str, exact: Any, released: Mapping[str, np.ndarray]
@@ -265,6 +263,7 @@ class GridCounts(CountQuery):
     """
 
     label = "grid_counts"
+    serves_persons = True
 
     intervals: int
 
@@ -338,13 +337,19 @@ class GapPercentile(Query):
 
 
 def nearest_sums_and_counts(
-    source: Any, centers: np.ndarray, limit: float | np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Exact sums (R, k, d), in grid steps, and counts (R, k), in records."""
+    source: Any,
+    centers: np.ndarray,
+    origins: np.ndarray,
+    limit: float | np.ndarray | None = None,
+) -> Answer:
+    """Exact sums about origins (R, k, d), in grid steps, and counts (R, k)."""
     # Ties go to the lower index, for neighbors alike: a record lies in one cell.
-    nearest = partial(sums_and_counts, centers=centers, max_squared_distance=limit)
-    sums, counts = source._shards.map_reduce(nearest)
-    return sums, counts
+    add_up = partial(
+        sums_about, centers=centers, origins=origins, max_squared_distance=limit
+    )
+    sums, counts = source._shards.map_reduce(add_up)
+    counts *= source.count_unit
+    return {"sums": sums, "counts": counts}
 
 
 def check_centers(centers: np.ndarray, source: Any) -> None:
