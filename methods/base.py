@@ -3,6 +3,7 @@
 import secrets
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from pkm.compute.storage.grid_file import open_unchanged
 from pkm.methods.fitting import BatchMethod
 from pkm.methods.inputs import feature_names, read_points
 from pkm.methods.prediction import NearestCenters
+from pkm.methods.weights import weigh_rows
 from pkm.privacy import PrivacyAccountant
 from pkm.row_blocks import RowsLike
 
@@ -58,6 +60,8 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         y: object = None,
         *,
         groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        max_weight: float = 1.0,
         account: PrivacyAccountant | None = None,
         progress: bool = False,
     ) -> Self:
@@ -89,8 +93,13 @@ class PrivateKMeans(NearestCenters, BatchMethod):
             Person of every row, as integers or texts; a null is a person of one row.
             Neighbors then differ in all rows of one person, and n is the number of
             persons. A row of a person with m rows weighs 1 / m, so that the cost is an
-            average over persons; see :func:`pkm.methods.persons.person_weights`.
-            Methods whose queries do not bound what a person changes refuse groups.
+            average over persons. Methods with queries that are no sums refuse groups
+            and weights.
+        sample_weight : array-like of shape (n,), optional
+            Weights, clipped to the interval from 0 to ``max_weight``; NaN is 0. The
+            weight of a person's row is multiplied by 1 / m.
+        max_weight : float, default=1.0
+            Public bound of the weights. A row of that weight is one record.
         account : PrivacyAccountant, optional
             Account of all runs on these points. It is charged before the first draw, or
             refuses the run.
@@ -119,8 +128,14 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         """
         self.check_parameters()
         names = feature_names(X)
+        weigh = partial(
+            weigh_rows,
+            groups=groups,
+            sample_weight=sample_weight,
+            max_weight=max_weight,
+        )
         with open_unchanged(X) as source:
-            points, bounds = read_points(self, source, groups)
+            points, bounds = read_points(self, source, weigh)
             if isinstance(points, Blocks | DaskPoints):
                 points = replace(points, progress=progress)
             seed, secure = self._draw_seed()

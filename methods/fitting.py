@@ -175,10 +175,9 @@ class BatchMethod(ClusteringMethod):
             return self.curator(shards, ledger, streams, domain)
 
         shape = shards.n_records, shards.n_features
-        unit = Unit.ROW
         if shards.has_weights:
-            unit = Unit.PERSON
-            self._require_persons(*shape)
+            self._require_weights(*shape)
+        unit = Unit.PERSON if shards.n_persons else Unit.ROW
         if account is not None:
             planned = self.planned_run(*shape, seeds, unit=unit)
             account.charge(planned)
@@ -186,20 +185,20 @@ class BatchMethod(ClusteringMethod):
         options = RunOptions(domain=domain, secure=secure, unit=unit)
         return self.fit_with(make_curator, *shape, seeds, schedule, **options)
 
-    def _require_persons(
+    def _require_weights(
         self,
         n_points: int,
         n_features: int,
     ) -> None:
-        """Refuse groups if a planned query does not bound what a person changes."""
-        served = {query.label for query in self.curator.serves if query.serves_persons}
+        """Refuse rows with weights if a planned query is no sum over rows."""
+        served = {query.label for query in self.curator.serves if query.serves_weights}
         planned = ZoomedMethod(self, n_points, n_features).schedule.charges
         others = sorted({charge.label for charge in planned} - served)
         if others or not self.claim.private:
             raise ValueError(
-                f"groups are not supported by {type(self).__name__}: "
-                f"{', '.join(others) or 'it claims no privacy'} has no bound for a "
-                "person with several rows; leave groups out, or take QuadtreeKMeans"
+                f"groups and sample_weight are not supported by {type(self).__name__}, "
+                f"for {', '.join(others) or 'it claims no privacy'}: leave them out, "
+                "or take QuadtreeKMeans"
             )
 
     def decide_secure(

@@ -1,7 +1,7 @@
 """Points given in their own units, checked and entered on the grid of public bounds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, cast
@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from pkm.compute import Points
-from pkm.compute.storage.blocks import Blocks, WeightedRows, array_blocks
+from pkm.compute.storage.blocks import Blocks, array_blocks
 from pkm.compute.storage.dask_points import DaskPoints
 from pkm.compute.storage.grid_file import GridFile, is_grid_file, open_grid
+from pkm.compute.storage.points import RowWeights
 from pkm.methods.contract import ClusteringMethod
-from pkm.methods.persons import person_weights
+from pkm.methods.weights import weigh_rows
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 from pkm.row_blocks import (
     ENCODING,
@@ -30,6 +31,9 @@ from pkm.row_blocks import (
 
 FLOAT64_BYTES = 8
 
+#: From the number of rows to their weights; None where each is one record.
+Weigh = Callable[[int], RowWeights | None]
+
 GridPoints = Points | Blocks | DaskPoints
 Bounds = tuple[np.ndarray, np.ndarray]
 """Lower and upper bound of every feature, each of shape (d,), float64."""
@@ -38,33 +42,34 @@ Bounds = tuple[np.ndarray, np.ndarray]
 def read_points(
     method: ClusteringMethod,
     X: ArrayLike | RowsLike,
-    groups: ArrayLike | None = None,
+    weigh: Weigh = weigh_rows,
 ) -> tuple[GridPoints, Bounds]:
     """Check points in their own units; return them on the grid, and its bounds."""
-    if groups is not None and (is_grid_file(X) or is_dask_array(X)):
-        raise ValueError(
-            "groups are not supported for grid files and dask arrays: give an array or "
-            "another file"
-        )
     if is_grid_file(X):
-        return _read_grid(method, open_grid(cast("str | GridFile", X)))
+        file = open_grid(cast("str | GridFile", X))
+        _refuse_weights(weigh(file.n_rows), "grid files")
+        return _read_grid(method, file)
     rows = row_blocks(X)
     if rows is None:
-        return _quantize(method, as_matrix(X), groups)
+        return _quantize(method, as_matrix(X), weigh)
     if not method.supports_chunks:
-        return _quantize(method, as_matrix(_materialize(method, X, rows)), groups)
+        return _quantize(method, as_matrix(_materialize(method, X, rows)), weigh)
     bounds = _check_rows(method, rows)
+    weights = weigh(rows.n_rows)
     kept = method.needs_remainders
     if is_dask_array(X):
+        _refuse_weights(weights, "dask arrays")
         return DaskPoints.quantize(X, *bounds, keep_remainders=kept), bounds
-    return Blocks.quantize(_weigh(rows, groups), *bounds, keep_remainders=kept), bounds
+    blocks = Blocks.quantize(rows, *bounds, keep_remainders=kept)
+    return blocks.with_weights(weights), bounds
 
 
-def _weigh(rows: RowBlocks, groups: ArrayLike | None) -> RowBlocks | WeightedRows:
-    """Rows with the weights of their persons, if there are any."""
-    if groups is None:
-        return rows
-    return WeightedRows(rows, *person_weights(groups, rows.n_rows))
+def _refuse_weights(weights: RowWeights | None, kind: str) -> None:
+    if weights is not None:
+        raise ValueError(
+            f"groups and sample_weight are not supported for {kind}: give an array or "
+            "a Parquet file"
+        )
 
 
 def resolve_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
@@ -149,29 +154,26 @@ def _show_bounds(bounds: object) -> str:
 def _quantize(
     method: ClusteringMethod,
     X: np.ndarray,
-    groups: ArrayLike | None,
+    weigh: Weigh,
 ) -> tuple[Points | Blocks, Bounds]:
     """Points (n, d) in memory on the grid, and its bounds."""
     claim = method.claim
-    bounds = resolve_bounds(method, X.shape[1])
+    n, d = X.shape
+    bounds = resolve_bounds(method, d)
+    weights = weigh(n)
     if bounds is None:
         refuse_null(count_null(X))
         bounds = _widen(X.min(axis=0), X.max(axis=0))
     if claim.private and claim.adjacency not in ONE_RECORD_ADJACENCIES:
         X = _replace_null(X, *bounds)
-    n, d = X.shape
-    weights = None
-    if groups is not None:
-        weights, n = person_weights(groups, n)
-    if claim.private and method.clip and method.zoom_plan(n, d) is not None:
+    blocks = Blocks.quantize(array_blocks(X), *bounds).with_weights(weights)
+    can_zoom = claim.private and method.clip
+    if can_zoom and method.zoom_plan(blocks.n_records, d) is not None:
         # Points of the domain that the zoom finds are kept in memory. Until then every
         # pass quantizes the rows.
-        blocks = Blocks.quantize(_weigh(array_blocks(X), groups), *bounds)
         return replace(blocks, in_memory=True), bounds
     keep = method.needs_remainders
-    points, outside = Points.quantize(
-        X, *bounds, keep_remainders=keep, weights=weights, n_persons=n
-    )
+    points, outside = Points.quantize(X, *bounds, keep_remainders=keep, weights=weights)
     if not claim.private:
         refuse_null(points.n_null)
     _refuse_outside(method, outside)

@@ -68,7 +68,6 @@ from pkm.privacy.queries.tree import (
 from pkm.privacy.query import Query, Sensitivity
 
 __all__ = [
-    "Unit",
     "MAX_CELLS",
     "NO_CLAIM",
     "SCALE",
@@ -126,6 +125,7 @@ __all__ = [
     "StreamReuseError",
     "SumsAndCounts",
     "Swaps",
+    "Unit",
     "WorstApproximated",
     "entries_sensitivity",
     "gaussian_mu",

@@ -94,9 +94,8 @@ class BaseCurator:
         self._check_adjacency()
         self.n_points = self._shards.n_records
         self.n_features = self._shards.n_features
-        has_weights = self._shards.has_weights
-        self.count_unit = 1 if has_weights else SCALE
-        unit = Unit.PERSON if has_weights else Unit.ROW
+        self.count_unit = 1 if self._shards.has_weights else SCALE
+        unit = Unit.PERSON if self._shards.n_persons else Unit.ROW
         if ledger is not None and ledger.budget.unit != unit:
             raise ValueError(
                 f"unit={ledger.budget.unit} of the ledger does not fit points of which "
@@ -258,10 +257,10 @@ class BaseCurator:
                 f"adjacency={self.adjacency} is not served by {query.label}: its "
                 f"sensitivity is derived for {', '.join(query.adjacencies)}"
             )
-        if self._shards.has_weights and not query.serves_persons:
+        if self._shards.has_weights and not query.serves_weights:
             raise ValueError(
-                f"groups are not served by {query.label}: its sensitivity is derived "
-                "for one row of a person; take a method of sums, such as synopsis"
+                f"weights and groups are not served by {query.label}: its sensitivity "
+                "is derived for whole records"
             )
 
     def _check_view(

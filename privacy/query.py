@@ -70,10 +70,10 @@ class Query:
         View that the query is asked on; None for the curator itself.
     exact_without_ledger : bool
         Whether methods that claim no privacy may have the exact answer.
-    serves_persons : bool
+    serves_weights : bool
         Whether the answer is a sum over rows, each times its weight, and neighbors are
-        bounded in norms. The rows of a person, whose weights add up to one record at
-        most, then change it by no more than one record.
+        bounded in norms. Rows whose weights add up to one record, such as those of a
+        person, then change it by no more than one record.
     """
 
     label: ClassVar[str]
@@ -81,7 +81,7 @@ class Query:
     adjacencies: ClassVar[tuple[Adjacency, ...]] = ONE_RECORD_ADJACENCIES
     view: ClassVar[type | None] = None
     exact_without_ledger: ClassVar[bool] = False
-    serves_persons: ClassVar[bool] = False
+    serves_weights: ClassVar[bool] = False
 
     # Queries are frozen: what was checked and charged is what is computed.
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numba
 import numpy as np
 
-from pkm.compute.storage.points import Points
+from pkm.compute.storage.points import Points, RowWeights
 from pkm.row_blocks import RowBlocks
 
 #: What a function returns for a shard: sums are integer arrays.
@@ -84,10 +84,10 @@ class Source(Protocol):
 
 
 class WeightedBlock(NamedTuple):
-    """A block of rows with their weights, in units of 2**-16 records."""
+    """A block of rows with their weights."""
 
     rows: np.ndarray
-    weights: np.ndarray | None
+    weights: RowWeights | None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -95,20 +95,16 @@ class WeightedBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightedRows:
-    """Rows that are read in blocks, with the weights of all of them in memory.
+    """Rows that are read in blocks, with weights that are in memory.
 
     Attributes
     ----------
-    rows : RowBlocks
-    weights : ndarray of shape (n,), int32
-        In units of 2**-16 records.
-    n_persons : int
-        Number of persons whose rows these are.
+    rows : Source
+    weights : RowWeights
     """
 
-    rows: RowBlocks
-    weights: np.ndarray
-    n_persons: int
+    rows: Source
+    weights: RowWeights
 
     @property
     def n_rows(self) -> int:
@@ -125,7 +121,8 @@ class WeightedRows:
         start = 0
         for block in self.rows.blocks():
             stop = start + len(block)
-            yield WeightedBlock(block, self.weights[start:stop])
+            weights = self.weights._replace(units=self.weights.units[start:stop])
+            yield WeightedBlock(block, weights)
             start = stop
 
 
@@ -157,8 +154,13 @@ class Shards(list[Points]):
 
     @property
     def has_weights(self) -> bool:
-        """Whether rows have weights: those of a person are one record together."""
+        """Whether rows have weights."""
         return any(shard.weights is not None for shard in self)
+
+    @property
+    def n_persons(self) -> int:
+        """Number of persons whose rows these are; 0 where each row is a record."""
+        return sum([shard.n_persons for shard in self])
 
     def map_reduce(
         self,
@@ -230,7 +232,7 @@ class Blocks:
     @classmethod
     def quantize(
         cls,
-        rows: RowBlocks | WeightedRows,
+        rows: RowBlocks,
         lower: np.ndarray,
         upper: np.ndarray,
         *,
@@ -253,17 +255,31 @@ class Blocks:
         )
         return cls(rows, to_points, progress=progress)
 
+    def with_weights(self, weights: RowWeights | None) -> "Blocks":
+        """Give the rows weights; None leaves them as they are."""
+        if weights is None:
+            return self
+        return replace(self, rows=WeightedRows(self.rows, weights))
+
+    @property
+    def weights(self) -> RowWeights | None:
+        """Weights of all rows; None where each is one record."""
+        return self.rows.weights if isinstance(self.rows, WeightedRows) else None
+
     @property
     def has_weights(self) -> bool:
-        """Whether rows have weights: those of a person are one record together."""
-        return isinstance(self.rows, WeightedRows)
+        """Whether rows have weights."""
+        return self.weights is not None
+
+    @property
+    def n_persons(self) -> int:
+        """Number of persons whose rows these are; 0 where each row is a record."""
+        return self.weights.n_persons if self.weights else 0
 
     @property
     def n_records(self) -> int:
         """Number of records, null ones included."""
-        if isinstance(self.rows, WeightedRows):
-            return self.rows.n_persons
-        return self.rows.n_rows
+        return self.n_persons or self.rows.n_rows
 
     @property
     def n_features(self) -> int:
@@ -357,7 +373,7 @@ class Blocks:
             squared_norms[:n_filled],
             n_null=n_rows - n_filled,
             weights=None if weights is None else weights[:n_filled],
-            n_persons=self.n_records if self.has_weights else 0,
+            n_persons=self.n_persons,
         )
         return Shards([points])
 

@@ -46,6 +46,7 @@ class DaskPoints:
     """
 
     has_weights: ClassVar[bool] = False
+    n_persons: ClassVar[int] = 0
 
     chunks: Sequence[Any]
     n_records: int

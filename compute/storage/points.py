@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -111,6 +111,21 @@ def make_slices(n: int, size: int = BLOCK) -> list[slice]:
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
+class RowWeights(NamedTuple):
+    """Weights by which every record is worth one at most.
+
+    Attributes
+    ----------
+    units : ndarray of shape (n,), int32
+        Weight of every row, in units of 2**-16 records.
+    n_persons : int
+        Number of persons; 0 where every row is a record of its own.
+    """
+
+    units: np.ndarray
+    n_persons: int
+
+
 @dataclass(frozen=True, eq=False)
 class Points:
     """Points prepared for repeated passes; equal if their coordinates are.
@@ -130,7 +145,7 @@ class Points:
     weights : ndarray of shape (n,), int32, or None
         Weight of each row, in units of 2**-16 records; None where a row is one record.
     n_persons : int
-        Number of persons whose rows these are: the records of rows with weights.
+        Number of persons whose rows these are; 0 where each row is a record.
     """
 
     rows: np.ndarray
@@ -165,8 +180,7 @@ class Points:
         upper: np.ndarray,
         *,
         keep_remainders: bool = True,
-        weights: np.ndarray | None = None,
-        n_persons: int = 0,
+        weights: RowWeights | None = None,
     ) -> tuple["Points", bool]:
         """Map the box between ``lower`` and ``upper`` to the grid, in one pass.
 
@@ -179,10 +193,8 @@ class Points:
         keep_remainders : bool, default=True
             Whether remainders are kept: 2 bytes a coordinate that most queries do not
             read.
-        weights : ndarray of shape (n,), int32, optional
-            Weight of each row, in units of 2**-16 records.
-        n_persons : int, default=0
-            Number of persons, if rows have weights.
+        weights : RowWeights, optional
+            Default: each row is one record.
 
         Returns
         -------
@@ -224,15 +236,16 @@ class Points:
                         ]
             n_filled += n_present
             outside |= is_outside
+        units, n_persons = weights or (None, 0)
         if n_filled == n:
-            return cls(*arrays, weights=weights, n_persons=n_persons), outside
+            return cls(*arrays, weights=units, n_persons=n_persons), outside
         rows = rows[:n_filled]
         squared_norms = squared_norms[:n_filled]
         remainders = None if remainders is None else remainders[:n_filled]
-        if weights is not None:
-            weights = weights[np.isfinite(points).all(axis=1)]
+        if units is not None:
+            units = units[np.isfinite(points).all(axis=1)]
         arrays = (rows, squared_norms, remainders)
-        return cls(*arrays, n - n_filled, weights, n_persons), outside
+        return cls(*arrays, n - n_filled, units, n_persons), outside
 
     def rescale(
         self,
@@ -280,9 +293,7 @@ class Points:
             rows.reshape(-1),
         )
         squared_norms = square_norms(rows)
-        return replace(
-            self, rows=rows, squared_norms=squared_norms, remainders=None
-        )
+        return replace(self, rows=rows, squared_norms=squared_norms, remainders=None)
 
     @cached_property
     def cache(self) -> dict[str, object]:
@@ -355,9 +366,7 @@ class Points:
     @property
     def n_records(self) -> int:
         """Number of records, null ones included: public under zero-out adjacency."""
-        if self.weights is not None:
-            return self.n_persons
-        return len(self.rows) + self.n_null
+        return self.n_persons or len(self.rows) + self.n_null
 
 
 def read_weights(points: Points) -> np.ndarray:

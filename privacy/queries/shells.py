@@ -34,7 +34,7 @@ from pkm.privacy.query import Answer, Query, Sensitivities
 class _AboutCenter(Query):
     """Base class of the queries about a center, of one replicate."""
 
-    serves_persons = True
+    serves_weights = True
 
     center: np.ndarray
 

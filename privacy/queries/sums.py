@@ -140,7 +140,7 @@ class SumsAndCounts(Query):
     label = "sums_and_counts"
     mechanisms: ClassVar[Mechanisms] = {**SUMS, **COUNTS}
     exact_without_ledger = True
-    serves_persons = True
+    serves_weights = True
 
     centers: np.ndarray
     radius: float | np.ndarray | None = None
@@ -204,7 +204,6 @@ class CountsAndBoundedSums(Query):
     """
 
     label = "counts_and_bounded_sums"
-    serves_persons = True
     mechanisms: ClassVar[Mechanisms] = {"counts": (Laplace,), "sums": (BoundedLaplace,)}
 
     centers: np.ndarray
@@ -263,7 +262,7 @@ class GridCounts(CountQuery):
     """
 
     label = "grid_counts"
-    serves_persons = True
+    serves_weights = True
 
     intervals: int
 

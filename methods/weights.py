@@ -1,0 +1,100 @@
+"""Weights of rows: of given weights, and of persons who have several rows."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from pkm.compute import SCALE
+from pkm.compute.storage.points import RowWeights
+
+
+def weigh_rows(
+    n_rows: int,
+    groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    max_weight: float = 1.0,
+) -> RowWeights | None:
+    """Weight of every row, rounded down to a multiple of 2**-16 records.
+
+    A row of a person with m rows weighs 1 / m of a record. What the rows add to a sum
+    is then an average of what single records add: bounds on norms of one record hold
+    for the person. Given weights are divided by their public bound.
+
+    Parameters
+    ----------
+    n_rows : int
+    groups : array-like of shape (n,), optional
+        Person of every row: integers or texts. A null is a person of one row. Rows of a
+        person with more than 2**16 rows weigh nothing.
+    sample_weight : array-like of shape (n,), optional
+        Clipped to the interval from 0 to the bound; NaN is 0.
+    max_weight : float, default=1.0
+        Public bound of the weights, positive.
+
+    Returns
+    -------
+    RowWeights or None
+        None without groups and weights.
+
+    Raises
+    ------
+    ValueError
+        If there are not n ids or n weights, ids are floats, or weights no numbers.
+
+    Examples
+    --------
+    >>> weights = weigh_rows(4, ["ann", "bob", "ann", None])
+    >>> (weights.units / SCALE).tolist(), weights.n_persons
+    ([0.5, 1.0, 0.5, 1.0], 3)
+    >>> (weigh_rows(2, sample_weight=[1, 4], max_weight=4).units / SCALE).tolist()
+    [0.25, 1.0]
+    """
+    if groups is None and sample_weight is None:
+        return None
+    units = np.full(n_rows, SCALE, np.int32)
+    n_persons = 0
+    if groups is not None:
+        codes, sizes = _number_persons(groups, n_rows)
+        has_person = codes >= 0
+        units[has_person] = SCALE // sizes[codes[has_person]]
+        n_persons = len(sizes) + n_rows - int(has_person.sum())
+    if sample_weight is not None:
+        shares = _read_shares(sample_weight, n_rows, max_weight)
+        units = (units * shares).astype(np.int32)
+    return RowWeights(units, n_persons)
+
+
+def _number_persons(groups: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Number of every row's person, -1 for a null, and numbers of rows of persons."""
+    ids = pd.Series(groups).reset_index(drop=True)
+    if len(ids) != n_rows:
+        raise ValueError(
+            f"groups has {len(ids)} ids for {n_rows} rows: give one for each row"
+        )
+    if pd.api.types.is_float_dtype(ids.dtype):
+        raise ValueError(
+            f"groups are of type {ids.dtype}, and persons must be integers or texts: "
+            "floats may be rounded, convert them"
+        )
+    codes, persons = pd.factorize(ids)
+    return codes, np.bincount(codes[codes >= 0], minlength=len(persons))
+
+
+def _read_shares(
+    sample_weight: ArrayLike,
+    n_rows: int,
+    max_weight: float,
+) -> np.ndarray:
+    """Weights over their bound, float64 in [0, 1]."""
+    weights = np.asarray(sample_weight)
+    if weights.shape != (n_rows,) or weights.dtype.kind not in "biuf":
+        raise ValueError(
+            f"sample_weight must be {n_rows} numbers, one for each row, got "
+            f"{weights.dtype} of shape {weights.shape}"
+        )
+    if not (np.isfinite(max_weight) and max_weight > 0):
+        raise ValueError(f"max_weight={max_weight!r} must be positive and finite")
+    shares = weights / max_weight
+    return np.nan_to_num(np.clip(shares, 0.0, 1.0))
