@@ -139,11 +139,11 @@ class PrivacyClaim:
 
     def __post_init__(self) -> None:
         rules = {"notion": NOTIONS, "trust": TRUSTS, "view": VIEWS}
-        for field, known in rules.items():
-            value = getattr(self, field)
+        for name, known in rules.items():
+            value = getattr(self, name)
             if value not in known:
                 raise ValueError(
-                    f"{field}={value!r} is unknown, choose one of {', '.join(known)}"
+                    f"{name}={value!r} is unknown, choose one of {', '.join(known)}"
                 )
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
 

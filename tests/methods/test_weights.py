@@ -109,7 +109,7 @@ def test_accounts_of_persons_and_of_rows_do_not_mix(tmp_path):
     groups = np.arange(len(X)) // 4
     method = FastLloyd(2, epsilon=1.0, bounds=(-1, 1))
     rows = PrivacyAccountant(Budget(2.0, 1e-5), tmp_path / "rows.json")
-    with pytest.raises(AccountError, match="unit=person cannot be added to an account .* unit=row"):
+    with pytest.raises(AccountError, match="unit=person cannot be added to an account"):
         method.fit(X, groups=groups, account=rows)
 
     path = tmp_path / "persons.json"
