@@ -38,6 +38,8 @@ class Dataset:
         of the domain if it is the same in every column, else None.
     common_range_is_private : bool
         Whether that range was read off the points.
+    groups : Series or ndarray of shape (n,), or None
+        Person of each row of a file; None where each row is a record.
     clients : ndarray of int64, shape (n,), or None
         Number of the client that holds each point, from 0, where such a split was
         published with the points.
@@ -63,6 +65,7 @@ class Dataset:
     origin: str
     common_range: tuple[float, float] | None = None
     common_range_is_private: bool = False
+    groups: ArrayLike | None = None
     clients: np.ndarray | None = None
     prescaled: bool = False
     fitted: bool = False

@@ -80,6 +80,7 @@ def load(
     columns: Sequence[user_files.Column] | None = None,
     label: user_files.Column | None = None,
     decimal: str | None = None,
+    groups: user_files.Column | None = None,
 ) -> Dataset:
     """Load a data set from the first source that has it.
 
@@ -109,6 +110,8 @@ def load(
         For ``file`` only: the column of the class.
     decimal : {"point", "comma"}, optional
         For ``file`` only: the decimal mark of a text. Default: it is found out.
+    groups : str or int, optional
+        For ``file`` only: the column with the person of every row.
 
     Returns
     -------
@@ -131,7 +134,13 @@ def load(
     (150, 4)
     """
     resolved = resolve(name)
-    options = {"path": path, "columns": columns, "label": label, "decimal": decimal}
+    options = {
+        "path": path,
+        "columns": columns,
+        "label": label,
+        "decimal": decimal,
+        "groups": groups,
+    }
     _check_file_arguments(name, bounds=bounds, **options)
     source = name
     if resolved.entry:
@@ -154,6 +163,7 @@ def fingerprint(
     columns: Sequence[user_files.Column] | None = None,
     label: user_files.Column | None = None,
     decimal: str | None = None,
+    groups: user_files.Column | None = None,
 ) -> str:
     """Hash the declaration of a data set, without loading or generating it.
 
@@ -177,7 +187,13 @@ def fingerprint(
     True
     """
     resolved = resolve(name)
-    options = {"path": path, "columns": columns, "label": label, "decimal": decimal}
+    options = {
+        "path": path,
+        "columns": columns,
+        "label": label,
+        "decimal": decimal,
+        "groups": groups,
+    }
     _check_file_arguments(name, **options)
     if resolved.entry:
         return registry.fingerprint(resolved.entry)
@@ -289,12 +305,13 @@ def _load_generated(name: str, family: Family, recipe: Recipe) -> Dataset:
 def _load_file(
     bounds: ArrayLike | None, *, path: str | PathLike | None, **chosen: Any
 ) -> Dataset:
-    points, labels, layout = user_files.read(path, **chosen)
+    points, labels, groups, layout = user_files.read(path, **chosen)
     d = points.shape[1]
     return Dataset(
         name=FILE,
         points=points,
         labels=labels,
+        groups=groups,
         domain=(
             make_box(-np.inf, np.inf, d)
             if bounds is None

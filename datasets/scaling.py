@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pkm.datasets.dataset import Dataset, check_table
 
@@ -34,6 +35,8 @@ class Scaled:
         them.
     lower, upper : ndarray of float64, shape (d,)
         The bounds used, in raw units.
+    groups : Series or ndarray of shape (n,), or None
+        Person of each row, see `Dataset`.
     clients : ndarray of int64, shape (n,), or None
         Published split, see `Dataset`.
     fitted : bool
@@ -49,6 +52,7 @@ class Scaled:
     clipped: int
     lower: np.ndarray
     upper: np.ndarray
+    groups: ArrayLike | None = None
     clients: np.ndarray | None = None
     fitted: bool = False
 
@@ -109,6 +113,7 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
         name=dataset.name,
         points=_to_cube(np.clip(points, lower, upper), lower, upper),
         labels=dataset.labels,
+        groups=dataset.groups,
         n_clusters=dataset.n_clusters,
         preprocessing=preprocessing,
         uses_private_bounds=(

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,13 +40,35 @@ OBJECTS_AS_NUMBERS = ("boolean", "integer", "mixed-integer-float")
 Column = str | int
 
 
+class Table(NamedTuple):
+    """Points of a file, with what is known of its rows.
+
+    Attributes
+    ----------
+    points : ndarray of float64, shape (n, d)
+        A row with a missing, NaN or infinite value is a null record: NaN throughout.
+    labels : ndarray of int64, shape (n,), or None
+        Numbers of the classes.
+    groups : Series of shape (n,), or None
+        Persons of the rows.
+    layout : str
+        In words, what was found out about a text file; empty for others.
+    """
+
+    points: np.ndarray
+    labels: np.ndarray | None
+    groups: "Series | None"
+    layout: str
+
+
 def read(
     path: str | PathLike | None,
     columns: Sequence[Column] | None = None,
     label: Column | None = None,
     decimal: str | None = None,
-) -> tuple[np.ndarray, np.ndarray | None, str]:
-    """Read the points of a file, and the numbers of their classes.
+    groups: Column | None = None,
+) -> Table:
+    """Read the points of a file, the numbers of their classes, and their persons.
 
     Parameters
     ----------
@@ -65,14 +87,12 @@ def read(
         dimension.
     decimal : {"point", "comma"}, optional
         Decimal mark of a text file. Default: it is found out.
+    groups : str or int, optional
+        Column of the person, integers or texts. It is no feature.
 
     Returns
     -------
-    points : ndarray of float64, shape (n, d)
-        A row with a missing, NaN or infinite value is a null record: NaN throughout.
-    labels : ndarray of int64, shape (n,), or None
-    layout : str
-        In words, what was found out about a text file; empty for others.
+    Table
 
     Raises
     ------
@@ -101,11 +121,12 @@ def read(
         kind = suffix[1:].upper()
         raise ValueError(f"{path}: cannot be read as {kind}: {error}") from error
     try:
+        persons, content = _take_persons(content, groups)
         points, classes = _select(content, columns, label)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     points = check_table(points, str(path))
-    return points, _encode(classes, points, str(path)), layout
+    return Table(points, _encode(classes, points, str(path)), persons, layout)
 
 
 def list_files(path: str | PathLike | None) -> list[Path]:
@@ -139,6 +160,7 @@ def fingerprint(
     columns: Sequence[Column] | None = None,
     label: Column | None = None,
     decimal: str | None = None,
+    groups: Column | None = None,
 ) -> str:
     """Digest the files' content, what is chosen of it, and the code of its reader.
 
@@ -146,7 +168,8 @@ def fingerprint(
     confirm a guess of its content.
     """
     content = content_digest(path)
-    chosen = repr((None if columns is None else list(columns), label, decimal))
+    features = None if columns is None else list(columns)
+    chosen = repr((features, label, decimal, groups))
     code = read_code(Path(__file__)) + read_code(Path(delimited.__file__))
     return keyed_digest(content + (chosen + code).encode())
 
@@ -195,6 +218,22 @@ def _read_parquet(files: Sequence[Path]) -> "DataFrame":
         if not table.dtypes.equals(tables[0].dtypes):
             raise ValueError(f"{file} has other columns or types than {files[0]}")
     return pd.concat(tables, ignore_index=True)
+
+
+def _take_persons(
+    content: "DataFrame | np.ndarray | dict[str, np.ndarray]",
+    groups: Column | None,
+) -> "tuple[Series | None, Any]":
+    """Take the column of persons out of a file's content."""
+    import pandas as pd
+
+    if groups is None:
+        return None, content
+    if isinstance(content, dict):
+        content = _choose_array(content)
+    table = pd.DataFrame(content)
+    column = _find_column(table, groups)
+    return table[column], table.drop(columns=column)
 
 
 def _select(

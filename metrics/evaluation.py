@@ -56,7 +56,7 @@ class _Clustering:
         return compute.labels(self.points, self.centers)
 
     @cached_property
-    def inertias(self) -> list[int]:
+    def inertias(self) -> list[int] | list[float]:
         """Return the inertia of each replicate, exact, in squared grid steps."""
         return compute.inertia(self.points, self.centers)
 
@@ -113,9 +113,10 @@ class _Clustering:
 def nicv(clustering: _Clustering) -> np.ndarray:
     """Mean squared distance of the points to their nearest released center.
 
-    The integer total is exact; the division alone rounds.
+    The integer total is exact; the division alone rounds. Rows of persons have their
+    weights here and in `inertia`; in other metrics all rows count alike.
     """
-    divisor = clustering.points.shape[0] * SCALE**2
+    divisor = clustering.points.total_weight * SCALE**2
     return np.array([total / divisor for total in clustering.inertias])
 
 

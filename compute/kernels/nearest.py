@@ -27,6 +27,7 @@ from pkm.compute.storage.points import (
     exact_limit,
     make_slices,
     square_norms,
+    sum_exactly,
 )
 
 NO_LIMIT = np.array([[np.inf]])
@@ -93,7 +94,7 @@ def _broadcast_limits(
     return np.array([[max_squared_distance]], np.float64)
 
 
-def inertia(points: Points, centers: np.ndarray) -> list[int]:
+def inertia(points: Points, centers: np.ndarray) -> list[int] | list[float]:
     """Sum of squared distances to the nearest center, for every replicate.
 
     Parameters
@@ -105,8 +106,11 @@ def inertia(points: Points, centers: np.ndarray) -> list[int]:
     -------
     list of int
         In squared grid steps. Exact whatever the number of points, hence the same for
-        any order or split of them.
+        any order or split of them. With weights it is divided by 2**16: floats, rounded
+        once.
     """
+    if points.weights is not None:
+        return [_weighted_inertia(points, points.weights, own) for own in centers]
     sums, counts = sums_and_counts(points, centers)
     centers = np.asarray(centers).astype(np.int64)
 
@@ -118,6 +122,16 @@ def inertia(points: Points, centers: np.ndarray) -> list[int]:
     norms = (centers * centers).sum(axis=2)
     center_norms = (counts.astype(object) * norms).sum(axis=1)
     return (points.total_squared_norm - 2 * products + center_norms).tolist()
+
+
+def _weighted_inertia(
+    points: Points,
+    weights: np.ndarray,
+    centers: np.ndarray,
+) -> float:
+    """Sum of squared distances times weights, of one replicate."""
+    squares = squared_distances(points, centers).astype(np.int64)
+    return sum_exactly(squares * weights) / SCALE
 
 
 def labels(

@@ -349,13 +349,17 @@ class Points:
     @cached_property
     def total_squared_norm(self) -> int:
         """Sum of the squared norms, exact for any number of points."""
-        total = 0
-        for block in make_slices(len(self.squared_norms), BLOCK_VALUES):
-            squares = self.squared_norms[block].astype(np.int64)
-            # High and low parts of the integers are summed separately, below 2**63.
-            low = squares & ((1 << 32) - 1)
-            total += (int((squares >> 32).sum()) << 32) + int(low.sum())
-        return total
+        blocks = make_slices(len(self.squared_norms), BLOCK_VALUES)
+        return sum(
+            sum_exactly(self.squared_norms[block].astype(np.int64)) for block in blocks
+        )
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights, in records: the number of rows without weights."""
+        if self.weights is None:
+            return float(len(self.rows))
+        return int(self.weights.sum(dtype=np.int64)) / SCALE
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -367,6 +371,19 @@ class Points:
     def n_records(self) -> int:
         """Number of records, null ones included: public under zero-out adjacency."""
         return self.n_persons or len(self.rows) + self.n_null
+
+
+def sum_exactly(integers: np.ndarray) -> int:
+    """Sum of int64 that are not negative, exact beyond 2**63.
+
+    Examples
+    --------
+    >>> sum_exactly(np.full(4, 2**62)) == 2**64
+    True
+    """
+    # High and low parts are summed separately, below 2**63.
+    low = integers & ((1 << 32) - 1)
+    return (int((integers >> 32).sum()) << 32) + int(low.sum())
 
 
 def read_weights(points: Points) -> np.ndarray:

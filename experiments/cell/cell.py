@@ -35,7 +35,7 @@ STYLE = names("style")
 
 
 #: Keywords of `pkm.datasets.load` for the values of `Cell.file`.
-FILE_OPTIONS = ("path", "columns", "label", "decimal")
+FILE_OPTIONS = ("path", "columns", "label", "decimal", "groups")
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,14 @@ class Cell(Settings):
         Where a data set called ``"file"`` lies. Not part of the identity: the content
         is, under a key (see `data_fingerprint`).
     columns : tuple of str or int, optional
-        Which columns of a data set called ``"file"`` are features. With `label_column`
-        and `decimal` part of the identity through the fingerprint of the data.
+        Which columns of a data set called ``"file"`` are features. With `label_column`,
+        `decimal` and `groups` part of the identity through the data's fingerprint.
     label_column : str or int, optional
         Which column of it is the class.
     decimal : {"point", "comma"}, optional
         Its decimal mark; by default it is found out.
+    groups : str or int, optional
+        Which column of it has the person of every row.
     bounds : tuple or None
         Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or
         one value per column.
@@ -134,6 +136,7 @@ class Cell(Settings):
     columns: tuple | None = None
     label_column: str | int | None = None
     decimal: str | None = None
+    groups: str | int | None = None
     bounds: tuple | None = None
     clip: bool = checked_field(True, FLAG)
     timing: bool = checked_field(False, FLAG)
@@ -228,7 +231,8 @@ class Cell(Settings):
     @property
     def file(self) -> tuple:
         """Path and options from which a data set called ``"file"`` is read."""
-        return self.path, self.columns, self.label_column, self.decimal
+        label = self.label_column
+        return self.path, self.columns, label, self.decimal, self.groups
 
     @property
     def points(self) -> tuple:

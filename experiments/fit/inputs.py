@@ -19,6 +19,7 @@ from pkm.experiments.config.method_parameters import (
     get_parameter_names,
 )
 from pkm.experiments.config.settings import require
+from pkm.methods.weights import weigh_rows
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 from pkm.row_blocks import stacked
 
@@ -204,11 +205,14 @@ def prepare_data(
     scaled = datasets.scale(loaded, preprocessing, clip=clip)
     present = ~np.isnan(scaled.points[:, 0])
     ones = np.ones(scaled.points.shape[1])
-    points, *_ = Points.quantize(scaled.points, -ones, ones)
+    weights = weigh_rows(len(present), scaled.groups)
+    points, _ = Points.quantize(scaled.points, -ones, ones, weights=weights)
     method_points = points
     if bounds_factor != 1:
         wider = bounds_factor * ones
-        method_points, *_ = Points.quantize(scaled.points, -wider, wider)
+        method_points, _ = Points.quantize(
+            scaled.points, -wider, wider, weights=weights
+        )
     return PreparedData(
         points=points,
         method_points=method_points,

@@ -109,6 +109,7 @@ def claim_columns(resolved: ResolvedCell) -> dict[str, Any]:
         "noise": noise,
         "notion": str(claim.notion),
         "adjacency": str(claim.adjacency),
+        "unit": "person" if resolved.data.points.n_persons else "row",
         "trust": str(claim.trust),
         "view": str(claim.view),
         "flaws": " ".join(flaws),

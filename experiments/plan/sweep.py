@@ -296,6 +296,7 @@ def expand_sweep(
                     columns=source["columns"],
                     label_column=source["label"],
                     decimal=source["decimal"],
+                    groups=source["groups"],
                     bounds=to_tuples(source["bounds"]),
                     style=method.style,
                     kind=kind,
