@@ -40,6 +40,11 @@ class Pair:
         Public bounds that the grid represents.
     is_reversed : bool, default=False
         Whether the two data sets are exchanged.
+    groups : ndarray of shape (n,), int64, or None
+        Persons of the rows: the two differ in all rows of the record's person. None
+        where each row is a record.
+    sample_weight : ndarray of shape (n,), float64, or None
+        Weights of the rows.
     """
 
     name: str
@@ -48,6 +53,20 @@ class Pair:
     replacement: np.ndarray | None
     domain: np.ndarray
     is_reversed: bool = False
+    groups: np.ndarray | None = None
+    sample_weight: np.ndarray | None = None
+
+    @property
+    def weighing(self) -> dict[str, np.ndarray]:
+        """Arguments of ``fit`` for persons and weights."""
+        given = {"groups": self.groups, "sample_weight": self.sample_weight}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def n_records(self) -> int:
+        """Number of records: of persons, if rows have them."""
+        records = range(len(self.rows)) if self.groups is None else self.groups
+        return len(set(records))
 
     @property
     def points(self) -> Points:
@@ -78,7 +97,10 @@ class Pair:
         """Return the points with the record, or with its replacement."""
         steps = self.rows.astype(np.float64)
         if is_replaced:
-            steps[self.index] = np.nan if self.replacement is None else self.replacement
+            changed = np.arange(len(steps)) == self.index
+            if self.groups is not None:
+                changed = self.groups == self.groups[self.index]
+            steps[changed] = np.nan if self.replacement is None else self.replacement
         middle, half_width = middle_and_half_width(*self.domain)
         return middle + half_width * steps / SCALE
 
@@ -387,6 +409,22 @@ def move_record(
     rows = pair.rows.copy()
     rows[pair.index] = convert(place, chosen.domain, pair.domain)
     return _replace_rows(pair, rows, rng, rho)
+
+
+def add_persons(pair: Pair, rng: Rng) -> Pair:
+    """Give the rows of a pair persons, weights, or both.
+
+    Persons have one row or some. That of the record has half of all rows at times.
+    """
+    n = len(pair.rows)
+    groups = None
+    if rng.random() < 0.8:
+        groups = rng.integers(n, size=n)
+        groups[rng.random(n) < rng.choice([0.0, 0.5])] = groups[pair.index]
+    sample_weight = None
+    if groups is None or rng.random() < 0.3:
+        sample_weight = rng.choice([0.0, 0.3, 1.0, rng.random()], n)
+    return replace(pair, groups=groups, sample_weight=sample_weight)
 
 
 def _replace_rows(

@@ -19,7 +19,7 @@ import math
 import pickle
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
@@ -31,13 +31,14 @@ from pkm.audit.aims import Cells, list_cells
 from pkm.audit.laws import Law, find_law
 from pkm.audit.pairs import Pair
 from pkm.compute import Points
-from pkm.privacy import Ledger, NoiseStreams, PrivacyAccountant
+from pkm.privacy import Ledger, NoiseStreams, PrivacyAccountant, Unit
 from pkm.privacy.ledger import Charge
 from pkm.privacy.mechanisms.additive import BoundedValues, Cost
 from pkm.privacy.queries.moved_records import SortedGaussian
 
 SECOND_RECORD = "_second_record"  # of a release that is charged once for each record
 UNCHARGED = Charge("", 0, "")  # of a draw that no charge names
+NO_WEIGHTS: Mapping[str, np.ndarray] = {}
 
 
 class ReplayMismatch(Exception):
@@ -302,6 +303,7 @@ def trace_fit(
     X: np.ndarray,
     recorded: Sequence[Draw] | None = None,
     account: PrivacyAccountant | None = None,
+    weighing: Mapping[str, np.ndarray] = NO_WEIGHTS,
 ) -> Trace:
     """Fit a method to points in their own units, and write down what it does.
 
@@ -314,6 +316,8 @@ def trace_fit(
         Draws of another fit, whose outputs are forced. Default: fresh outputs.
     account : PrivacyAccountant, optional
         That is charged for the fit.
+    weighing : mapping
+        Arguments of ``fit`` for persons and weights.
 
     Returns
     -------
@@ -328,7 +332,7 @@ def trace_fit(
     estimator: Any = clone(method)
     estimator.curator = make_tracing_curator(method.curator, trace, recorded)
     with observe(trace.observed):
-        estimator.fit(X, account=account)
+        estimator.fit(X, account=account, **weighing)
     attributes = vars(estimator).items()
     trace.observed |= {
         name: pickle.dumps(value) for name, value in attributes if name != "curator"
@@ -536,19 +540,25 @@ def replay(
     if with_account:
         configured.set_params(secure=True)  # it refuses other noise
     try:
-        budget = configured.budget(*pair.rows.shape)
+        budget = configured.budget(pair.n_records, pair.rows.shape[1])
     except ValueError as error:  # the shape is public
         return Replay(loss=0.0, refusal=error)
 
     def open_account() -> PrivacyAccountant | None:
-        return PrivacyAccountant(budget) if with_account else None
+        unit = Unit.ROW if pair.groups is None else Unit.PERSON
+        terms = replace(budget, unit=unit)
+        return PrivacyAccountant(terms) if with_account else None
 
     refusal = None
     try:
-        recorded = trace_fit(configured, pair.X, forced, open_account())
+        recorded = trace_fit(configured, pair.X, forced, open_account(), pair.weighing)
         refusal = recorded.observed.get("exception")
         replayed = trace_fit(
-            configured, pair.neighbor_X, recorded.draws, open_account()
+            configured,
+            pair.neighbor_X,
+            recorded.draws,
+            open_account(),
+            pair.weighing,
         )
         mismatch = compare_traces(recorded, replayed)
     except ReplayMismatch as error:

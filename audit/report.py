@@ -18,6 +18,7 @@ from sklearn.base import clone
 from pkm.audit.pairs import (
     PAIR_GENERATORS,
     Pair,
+    add_persons,
     draw_blobs,
     draw_pair,
     draw_pairs,
@@ -369,6 +370,8 @@ def replay_pairs(
         )
         rng = np.random.default_rng((seed, number, 2))
         configuration = draw_parameters(configuration, pair.rows.shape, rng)
+        if number % 3 == 1 and serves_weights(configuration, pair):
+            pair = add_persons(pair, rng)
         for repetition in range(N_SEEDS if method.batched else 1):
             try_pair(configuration, pair, number + repetition * n_pairs)
     _add_impossible(replays, findings)
@@ -399,6 +402,16 @@ def replay_pairs(
         reason = (others or refusals)[0]
         raise ValueError(f"{type(method).__name__} fails on every pair: {reason!r}")
     return tightness, list(findings.values())
+
+
+def serves_weights(method: Any, pair: Pair) -> bool:
+    """Tell whether a method takes the rows of a pair with persons and weights."""
+    try:
+        return not method.find_unweighted(*pair.rows.shape)
+    except (ValueError, NotImplementedError, AttributeError):
+        # The budget is too small, there is no schedule, or it is no method of this
+        # project.
+        return False
 
 
 def list_configurations(method: Any, number: int) -> list[Any]:

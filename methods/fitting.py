@@ -176,7 +176,13 @@ class BatchMethod(ClusteringMethod):
 
         shape = shards.n_records, shards.n_features
         if shards.has_weights:
-            self._require_weights(*shape)
+            reason = self.find_unweighted(*shape)
+            if reason:
+                raise ValueError(
+                    "groups and sample_weight are not supported by "
+                    f"{type(self).__name__}, for {reason}: leave them out, or take "
+                    "QuadtreeKMeans"
+                )
         unit = Unit.PERSON if shards.n_persons else Unit.ROW
         if account is not None:
             planned = self.planned_run(*shape, seeds, unit=unit)
@@ -185,21 +191,20 @@ class BatchMethod(ClusteringMethod):
         options = RunOptions(domain=domain, secure=secure, unit=unit)
         return self.fit_with(make_curator, *shape, seeds, schedule, **options)
 
-    def _require_weights(
+    def find_unweighted(
         self,
         n_points: int,
         n_features: int,
-    ) -> None:
-        """Refuse rows with weights if a planned query is no sum over rows."""
+    ) -> str:
+        """Name the planned queries that are no sums over rows; empty if there are none.
+
+        Rows with weights are refused for them, and for methods without privacy.
+        """
+        if not self.claim.private:
+            return "it claims no privacy"
         served = {query.label for query in self.curator.serves if query.serves_weights}
         planned = ZoomedMethod(self, n_points, n_features).schedule.charges
-        others = sorted({charge.label for charge in planned} - served)
-        if others or not self.claim.private:
-            raise ValueError(
-                f"groups and sample_weight are not supported by {type(self).__name__}, "
-                f"for {', '.join(others) or 'it claims no privacy'}: leave them out, "
-                "or take QuadtreeKMeans"
-            )
+        return ", ".join(sorted({charge.label for charge in planned} - served))
 
     def decide_secure(
         self,
