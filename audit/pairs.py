@@ -58,9 +58,30 @@ class Pair:
 
     @property
     def weighing(self) -> dict[str, np.ndarray]:
-        """Arguments of ``fit`` for persons and weights."""
-        given = {"groups": self.groups, "sample_weight": self.sample_weight}
-        return {name: value for name, value in given.items() if value is not None}
+        """Arguments of ``fit`` for persons and weights of the points."""
+        return self._weigh(self.is_reversed)
+
+    @property
+    def neighbor_weighing(self) -> dict[str, np.ndarray]:
+        """The same for the neighbor's points: the record's weights are NaN."""
+        return self._weigh(not self.is_reversed)
+
+    def _weigh(self, is_replaced: bool) -> dict[str, np.ndarray]:
+        given = {}
+        if self.groups is not None:
+            given["groups"] = self.groups
+        if self.sample_weight is not None:
+            weights = self.sample_weight.copy()
+            weights[self._changed_rows] = np.nan if is_replaced else 1.0
+            given["sample_weight"] = weights
+        return given
+
+    @property
+    def _changed_rows(self) -> np.ndarray:
+        """Mask (n,) of the rows of the record."""
+        if self.groups is None:
+            return np.arange(len(self.rows)) == self.index
+        return self.groups == self.groups[self.index]
 
     @property
     def n_records(self) -> int:
@@ -97,10 +118,8 @@ class Pair:
         """Return the points with the record, or with its replacement."""
         steps = self.rows.astype(np.float64)
         if is_replaced:
-            changed = np.arange(len(steps)) == self.index
-            if self.groups is not None:
-                changed = self.groups == self.groups[self.index]
-            steps[changed] = np.nan if self.replacement is None else self.replacement
+            changed = np.nan if self.replacement is None else self.replacement
+            steps[self._changed_rows] = changed
         middle, half_width = middle_and_half_width(*self.domain)
         return middle + half_width * steps / SCALE
 

@@ -558,7 +558,7 @@ def replay(
             pair.neighbor_X,
             recorded.draws,
             open_account(),
-            pair.weighing,
+            pair.neighbor_weighing,
         )
         mismatch = compare_traces(recorded, replayed)
     except ReplayMismatch as error:
