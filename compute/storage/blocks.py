@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numba
 import numpy as np
 
-from pkm.compute.storage.points import Points, RowWeights
+from pkm.compute.storage.points import Points, RowWeights, read_weights
 from pkm.row_blocks import RowBlocks
 
 #: What a function returns for a shard: sums are integer arrays.
@@ -366,7 +366,7 @@ class Blocks:
             rows[block_rows] = points.rows
             squared_norms[block_rows] = points.squared_norms
             if weights is not None:
-                weights[block_rows] = points.weights
+                weights[block_rows] = read_weights(points)
             n_filled = block_rows.stop
         points = Points(
             rows[:n_filled],

@@ -396,7 +396,7 @@ def read_weights(points: Points) -> np.ndarray:
 @njit(cache=True)
 def weight(weights: np.ndarray, i: int) -> int:
     """Weight of a row, in units of 2**-16 records; 1 where each is one record."""
-    return np.int64(weights[i]) if len(weights) else 1
+    return int(weights[i]) if len(weights) else 1
 
 
 def count_labels(
