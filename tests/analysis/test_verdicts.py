@@ -387,9 +387,7 @@ def test_a_later_paper_prints_smaller_areas_of_a_rival():
         if float(cell["lsh_splits_published"]) < float(cell["fastlloyd_published"])
     ]
     (claim,) = (
-        claim
-        for claim in read_claims("fastlloyd")["claims"]
-        if claim.id == "fastlloyd/sota-d-gt-3"
+        claim for claim in read_claims("fastlloyd")["claims"] if claim.id == "fastlloyd/sota-d-gt-3"
     )
     assert f"on {len(below)} of {len(cells)} sets of more than three columns" in claim.doubt
 
