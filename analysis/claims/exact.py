@@ -21,6 +21,7 @@ from pkm.analysis.claims.findings import (
     MissingRows,
     check_type,
     describe_missing,
+    describe_slack,
     join_texts,
     join_words,
     percent,
@@ -63,7 +64,7 @@ def _restrict(
     return table.query(check["where"])
 
 
-@check_type("metrics", "rule", "where", "method", "sweeps", "expected")
+@check_type("metrics", "rule", "allowed", "where", "method", "sweeps", "expected")
 def rows(
     study: Study,
     check: Mapping,
@@ -72,10 +73,13 @@ def rows(
     """Check a rule on every stored row that has all of the `metrics`.
 
     `rule` and `where` (which rows it is about) are expressions in the columns of the
-    rows. `expected` lists the values of columns that the claim is about.
+    rows. `allowed` takes the place of a rule: it bounds the first metric from above,
+    and the finding states the slack. `expected` lists the values of columns that the
+    claim is about.
     """
     metric = check["metrics"][0]
-    rule = check["rule"]
+    allowed = check.get("allowed")
+    rule = f"{metric} <= {allowed}" if allowed else check["rule"]
     stored = numeric(_select_cells(study.rows_with(check["metrics"]), check))
     table = _restrict(stored, check)
     if not len(table):
@@ -97,6 +101,9 @@ def rows(
     )
     ends = f"from {table[metric].min():.4g} to {table[metric].max():.4g}"
     text = f"{metric} {ends} in {len(table)} of {len(stored)} rows, required: {rule}."
+    if allowed:
+        slack = (table.eval(allowed) / table[metric]).min()
+        text = f"{text} {describe_slack(slack)}"
     missing = [
         describe_missing(context.resolve(values), table[name], f"{name} ")
         for name, values in check.get("expected", {}).items()
@@ -326,9 +333,11 @@ def reported_values(
     errors = entry.get("standard_errors", reported.STANDARD_ERRORS)
     chance = 2 * stats.norm.sf(errors)
     n_outside = n_judged - within
-    by_chance = stats.binom.sf(n_outside - 1, n_judged + n_absent, chance) > LEVEL
+    by_chance = stats.binom.sf(n_outside - 1, n_judged, chance) > LEVEL
+    # Absent numbers support nothing; but were all of them met, fewer would be outside.
+    may_be_chance = stats.binom.sf(n_outside - 1, n_judged + n_absent, chance) > LEVEL
     is_near = n_near == n_judged
-    verdict = to_verdict(not (by_chance or is_near), by_chance and is_near)
+    verdict = to_verdict(not (may_be_chance or is_near), by_chance and is_near)
     verdict = weaken(verdict, missing)
 
     # Numbers that speak against the claim come first.

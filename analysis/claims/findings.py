@@ -39,6 +39,8 @@ UNJUDGED = frozenset((NOT_COMPARABLE, NOT_RUN))
 LEVEL = 0.05
 #: Paired seeds that a verdict on means needs at least.
 MIN_SEEDS = 10
+#: A bound that is kept by such a factor tests nothing.
+WIDE = 100
 #: How many values a sentence lists; of more it gives the ends.
 CASES_LISTED = 4
 #: How many sweeps a message spells out.
@@ -397,6 +399,22 @@ def percent(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
+def describe_slack(slack: float) -> str:
+    """Say by which factor a bound is kept; empty where it is violated.
+
+    Examples
+    --------
+    >>> describe_slack(12.34)
+    'Kept by a factor of 12.3 at least.'
+    >>> describe_slack(4e7)
+    'Kept by a factor of 4e+07 at least: so wide a bound tests nothing.'
+    """
+    if not slack >= 1:
+        return ""
+    wide = ": so wide a bound tests nothing" if slack >= WIDE else ""
+    return f"Kept by a factor of {slack:.3g} at least{wide}."
+
+
 def describe_seeds(seeds: int) -> str:
     """Say that the seeds do not suffice for a verdict; empty where they do."""
     if seeds >= MIN_SEEDS:
@@ -430,6 +448,7 @@ def decide(
     truth = bootstrap.values
     bounds = {}
     estimates = None
+    slack = ""
     if truth.dtype != bool:
         bounds = find_bounds(check | bootstrap.bounds)
         if not bounds:
@@ -440,6 +459,8 @@ def decide(
         # Costs are compared by their logarithms where the bounds have some.
         is_log = bootstrap.is_cost and min(bounds.values()) > 0
         estimates = estimate(bootstrap.values, bootstrap.seeds, log=is_log)
+        if is_log and check["type"] == "bound" and check.get("upper_bound"):
+            slack = describe_slack(_measure_slack(bootstrap.values[0], bounds))
     on_sample = truth[0]
     n_cases = on_sample.size
     share = truth[1:].mean(axis=0)
@@ -492,7 +513,7 @@ def decide(
     n_seeds = int(seeds[has_seeds].min() if has_seeds.any() else seeds.max())
     values = _describe(bootstrap, bounds, estimates, violated)
     undecided = bootstrap.undecided
-    summary = join_words(values, text, undecided, describe_seeds(n_seeds))
+    summary = join_words(values, text, slack, undecided, describe_seeds(n_seeds))
     evidence = bootstrap.evidence
     if evidence is None:
         evidence = bootstrap.cases
@@ -509,6 +530,15 @@ def decide(
             outcome=outcome,
         )
     return Finding(verdict, summary, n_cases, n_seeds, missing, evidence)
+
+
+def _measure_slack(
+    values: np.ndarray,
+    bounds: Mapping[str, float],
+) -> float:
+    """Factor by which the value that comes nearest to its bound keeps it."""
+    factors = [(values / bound) ** BOUNDS[name][1] for name, bound in bounds.items()]
+    return float(np.min(factors))
 
 
 def _test_bounds(

@@ -115,13 +115,16 @@ def evaluate_check(
 ) -> Finding:
     """Evaluate one check, and state the verdicts of its variants."""
     finding = _qualify(_evaluate_one(study, check, context), check)
-    if finding.verdict in UNJUDGED:
+    if finding.verdict == NOT_RUN:
         return finding
     texts = [finding.summary]
     for variant in list_variants(check):
         other = _qualify(_evaluate_one(study, variant, context), variant)
         is_same = other.verdict == finding.verdict
         comparison = "as well." if is_same else f"instead. {other.summary}"
+        if is_same and finding.verdict == NOT_COMPARABLE:
+            # Where there is no verdict, its numbers are all that a variant says.
+            comparison = f"as well. {other.summary}"
         texts.append(f"{variant['text']}: {other.verdict} {comparison}")
     return replace(finding, summary=" ".join(texts))
 

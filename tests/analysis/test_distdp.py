@@ -362,10 +362,24 @@ def test_single_interpretation_needs_no_list(study):
 
 
 def test_lower_bound_in_units_of_rho(findings):
-    evidence = findings["lower-bound-k-rho2"].evidence
+    finding = findings["lower-bound-k-rho2"]
+    evidence = finding.evidence
     assert len(evidence) == 8
+    ratio = 1e-3 / (0.35 * 0.0005**2)
     for row in evidence.itertuples():
-        assert row.ratio == pytest.approx(1e-3 / (0.35 * 0.0005**2), rel=0.05)
+        assert row.ratio == pytest.approx(ratio, rel=0.05)
+    # Kept by so much it tests nothing, which the finding says.
+    assert finding.verdict == NOT_CONTRADICTED
+    slack = f"Kept by a factor of {evidence['ratio'].min():.3g} at least: so wide a bound"
+    assert slack in finding.summary
+    rows = changed("nicv", lambda x: 10 / ratio * x, sweep="lower_bound", k=64)
+    finding = evaluate_claim("lower-bound-k-rho2", rows)
+    assert "Kept by a factor of" in finding.summary
+    assert "tests nothing" not in finding.summary
+    rows = changed("nicv", lambda x: 0.5e-3 / ratio * x / 1e-3, sweep="lower_bound", k=64)
+    finding = evaluate_claim("lower-bound-k-rho2", rows)
+    assert finding.verdict == INCONCLUSIVE
+    assert "Kept by" not in finding.summary
 
 
 def test_lower_bound_reports_refusing_methods():

@@ -115,6 +115,38 @@ def test_exponential_mechanism_without_the_factor_two():
     assert many == pytest.approx(2 * epsilon, rel=1e-4)
 
 
+def test_slips_of_the_lemmas_on_splits():
+    # F-31: scores are centreness + weight * emptiness, probabilities those of exp(factor * score).
+    weight, factor, kappa = 5.0, 20.0, 1.0
+
+    # Lemma 9: a best candidate and a thousand that are worse by omega, all of centreness 1.
+    omega = 0.2
+    others = 1000 * math.exp(-factor * omega)
+    probability = {0.0: 1 / (1 + others), omega / weight: others / (1 + others)}
+
+    def probability_below(bound):
+        return sum(share for shortfall, share in probability.items() if shortfall < bound)
+
+    printed = (math.log(1) + kappa + omega) / (factor * weight)
+    mended = (math.log(1) + kappa) / (factor * weight) + omega / weight
+    claimed = 1 - math.exp(-kappa)
+    assert claimed == pytest.approx(0.63, abs=0.005)
+    assert probability_below(printed) == pytest.approx(0.05, abs=0.005)
+    assert probability_below(mended) > claimed
+
+    # Lemma 10: a central candidate is better by 0.1 than the only other one.
+    def central(log_weight):
+        return 1 / (math.exp(-log_weight) + 1)
+
+    assert central(0.1) == pytest.approx(0.52, abs=0.005)
+    assert central(100 * 0.1) == pytest.approx(1.00, abs=0.005)
+
+    # Lemma 11 in the text: one formula for a choice and its complement, which add up to 1.
+    outer = 1 - central(0.1)
+    assert outer == pytest.approx(0.48, abs=0.005)
+    assert central(0.1) + central(0.1) > 1
+
+
 def test_the_scale_of_local_search_is_for_records_that_are_added():
     # F-04: an added record raises losses, by at most the sensitivity; a replaced one may
     # lower one loss, too. All but one of a million candidates have the same loss.

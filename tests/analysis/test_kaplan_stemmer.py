@@ -311,6 +311,27 @@ def test_claims_can_fail(name, column, change, where):
     assert evaluate_claim(name, rows).verdict == (INCONCLUSIVE if is_bound else NOT_REPRODUCED)
 
 
+def test_bound_on_candidates_states_its_slack():
+    def finding_at(share):
+        def count(rows):
+            return share * rows["epsilon"] * rows["n"] * np.log(rows["k"] / 0.1)
+
+        rows = all_rows().copy()
+        mask = rows["method"].str.startswith("kaplan_stemmer_candidates")
+        rows.loc[mask, "n_centers"] = count(rows[mask])
+        return evaluate_claim("candidate-count", rows)
+
+    wide = finding_at(1 / 150)
+    assert wide.verdict == NOT_CONTRADICTED
+    assert "Kept by a factor of 150 at least: so wide a bound tests nothing." in wide.summary
+    near = finding_at(1 / 5)
+    assert near.verdict == NOT_CONTRADICTED
+    assert "Kept by a factor of 5 at least." in near.summary
+    above = finding_at(2)
+    assert above.verdict == INCONCLUSIVE
+    assert "Kept by" not in above.summary
+
+
 def test_sufficient_condition_is_inconclusive_if_violated():
     rows = changed("nicv", lambda rows: rows["nicv"] * rows["k"], sweep="selection")
     finding = evaluate_claim("selection-guarantee", rows)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import reports
 import yaml
-from fabricated.fastlloyd import SIZES, cell_rows, iteration_bound, small_rows
+from fabricated.fastlloyd import EPSILONS, SIZES, cell_rows, iteration_bound, small_rows
 from fabricated.rows import change_charges, with_params
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -332,6 +332,64 @@ def outlier_rows(
 
 
 evaluate_outliers = partial(reports.evaluate_claim, "fastlloyd", "radius-limits-outliers")
+
+
+RIVAL_SETS = {
+    "adult": SIZES["adult"],
+    "wine": SIZES["wine"],
+    "breast": SIZES["breast"],
+    "yeast": SIZES["yeast"],
+    "mnist": SIZES["mnist"],
+    "drybean": (13611, 16, 7),
+    "shuttle": (58000, 9, 7),
+}
+RIVALS = ("sulloyd_published", "lsh_splits_published", "balcan", "kaplan_stemmer", "eugkm")
+
+
+def rival_rows(better="", dataset="shuttle"):
+    """FastLloyd and its rivals, which are worse by half, or better by a fifth on one set."""
+    parts = []
+    for (name, size), epsilon in itertools.product(RIVAL_SETS.items(), EPSILONS):
+        rows = cell_rows(
+            "rivals", "fastlloyd_published", name, epsilon, 12, size=size, metrics=("nicv",)
+        )
+        parts.append(rows)
+        for method in RIVALS:
+            if (method, name) == ("eugkm", "mnist"):
+                continue
+            factor = 0.8 if (method, name) == (better, dataset) else 1.5
+            facts = {"method": method, "cell": rows["cell"] + method, "nicv": factor * rows["nicv"]}
+            sweep = "grid_rivals" if method == "eugkm" else "rivals"
+            parts.append(rows.assign(**facts, sweep=sweep))
+    return pd.concat(parts, ignore_index=True)
+
+
+@pytest.mark.parametrize("rival", ["", *RIVALS])
+def test_every_rival_can_contradict_the_state_of_the_art(rival):
+    finding = reports.evaluate_claim("fastlloyd", "sota-d-gt-3", rival_rows(rival))
+    if rival:
+        assert finding.verdict == NOT_REPRODUCED
+        violated = finding.evidence.query("outcome == 'violated'")
+        assert violated[["dataset", "right"]].to_numpy().tolist() == [["shuttle", rival]]
+    else:
+        # The sets of the paper's own sweeps are not among these rows.
+        assert finding.verdict == NOT_CONTRADICTED
+        assert finding.comparisons == 28 + 6
+
+
+def test_a_later_paper_prints_smaller_areas_of_a_rival():
+    # The doubt of the claim says so; all of its sets but one have more than three columns.
+    cells = read_claims("pe-means")["reported"]["areas"]["cells"]
+    cells = [cell for cell in cells if cell["dataset"] != "birch2"]
+    below = [
+        cell
+        for cell in cells
+        if float(cell["lsh_splits_published"]) < float(cell["fastlloyd_published"])
+    ]
+    (claim,) = (
+        claim for claim in read_claims("fastlloyd")["claims"] if claim.id == "fastlloyd/sota-d-gt-3"
+    )
+    assert f"on {len(below)} of {len(cells)} sets of more than three columns" in claim.doubt
 
 
 def test_outliers_claim_uses_sets_of_few_dimensions():
