@@ -47,7 +47,11 @@ def read_points(
     """Check points in their own units; return them on the grid, and its bounds."""
     if is_grid_file(X):
         file = open_grid(cast("str | GridFile", X))
-        _refuse_weights(weigh(file.n_rows), "grid files")
+        if weigh(file.n_rows) is not None:
+            raise ValueError(
+                f"groups and sample_weight are not supported for {file.path}, whose "
+                "null records are left out: give the array or the Parquet file itself"
+            )
         return _read_grid(method, file)
     rows = row_blocks(X)
     if rows is None:
@@ -58,18 +62,10 @@ def read_points(
     weights = weigh(rows.n_rows)
     kept = method.needs_remainders
     if is_dask_array(X):
-        _refuse_weights(weights, "dask arrays")
-        return DaskPoints.quantize(X, *bounds, keep_remainders=kept), bounds
+        chunks = DaskPoints.quantize(X, *bounds, keep_remainders=kept)
+        return replace(chunks, weights=weights), bounds
     blocks = Blocks.quantize(rows, *bounds, keep_remainders=kept)
     return blocks.with_weights(weights), bounds
-
-
-def _refuse_weights(weights: RowWeights | None, kind: str) -> None:
-    if weights is not None:
-        raise ValueError(
-            f"groups and sample_weight are not supported for {kind}: give an array or "
-            "a Parquet file"
-        )
 
 
 def resolve_bounds(method: ClusteringMethod, d: int) -> Bounds | None:

@@ -7,7 +7,7 @@ Dask runs the tasks of a worker that has died again, with the same results.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numba
 import numpy as np
@@ -15,13 +15,14 @@ import numpy as np
 from pkm.compute.storage.blocks import (
     Arrays,
     Combine,
+    WeightedBlock,
     add,
     count_null,
     map_block,
     quantize_block,
     total_array,
 )
-from pkm.compute.storage.points import Points
+from pkm.compute.storage.points import Points, RowWeights
 from pkm.row_blocks import ChangedRows, checked_block
 
 #: Results that a task of the reduction combines.
@@ -36,23 +37,26 @@ class DaskPoints:
     ----------
     chunks : sequence
         Delayed arrays (m, d), in the units of the data.
-    n_records, n_features : int
-        Shape of all chunks together, null records included.
+    n_rows, n_features : int
+        Shape of all chunks together.
     to_points : callable
         From a chunk to Points.
+    sizes : sequence of int
+        Numbers of rows of the chunks.
     progress : bool
         Accepted as by :class:`pkm.compute.storage.blocks.Blocks`; dask shows its own
         progress.
+    weights : RowWeights or None
+        Of the rows, in the order of the chunks.
     """
 
-    has_weights: ClassVar[bool] = False
-    n_persons: ClassVar[int] = 0
-
     chunks: Sequence[Any]
-    n_records: int
+    n_rows: int
     n_features: int
-    to_points: Callable[[np.ndarray], Points]
+    to_points: Callable[[WeightedBlock], Points]
+    sizes: Sequence[int]
     progress: bool = False
+    weights: RowWeights | None = None
 
     @classmethod
     def quantize(
@@ -65,11 +69,27 @@ class DaskPoints:
     ) -> "DaskPoints":
         """Chunks of rows in a box; see :meth:`Points.quantize`."""
         n, d = array.shape
-        chunks = array.rechunk({1: -1}).to_delayed().ravel().tolist()
+        wide = array.rechunk({1: -1})
+        chunks = wide.to_delayed().ravel().tolist()
         to_points = partial(
             quantize_block, lower=lower, upper=upper, keep_remainders=keep_remainders
         )
-        return cls(chunks, n, d, to_points)
+        return cls(chunks, n, d, to_points, wide.chunks[0])
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether rows have weights."""
+        return self.weights is not None
+
+    @property
+    def n_persons(self) -> int:
+        """Number of persons whose rows these are; 0 where each row is a record."""
+        return self.weights.n_persons if self.weights else 0
+
+    @property
+    def n_records(self) -> int:
+        """Number of records, null ones included."""
+        return self.n_persons or self.n_rows
 
     @property
     def has_null(self) -> bool:
@@ -107,7 +127,7 @@ class DaskPoints:
             function=function,
         )
         task = delayed(compute_chunk, pure=False)
-        parts = [task(chunk) for chunk in self.chunks]
+        parts = list(map(task, self.chunks, self._divide_weights()))
         combine_parts = delayed(partial(_combine_parts, combine=combine), pure=False)
         # A tree of FAN_IN results per task: no task holds the results of all chunks.
         while len(parts) > 1:
@@ -115,13 +135,20 @@ class DaskPoints:
                 combine_parts(parts[i : i + FAN_IN])
                 for i in range(0, len(parts), FAN_IN)
             ]
-        ((totals, n_records),) = compute(parts[0])
-        if n_records != self.n_records:
+        ((totals, n_rows),) = compute(parts[0])
+        if n_rows != self.n_rows:
             raise ChangedRows(
-                f"X has n={self.n_records} rows, but its chunks have {n_records}: call "
+                f"X has n={self.n_rows} rows, but its chunks have {n_rows}: call "
                 "compute_chunk_sizes() of the array, and fit again"
             )
         return totals
+
+    def _divide_weights(self) -> list[RowWeights | None]:
+        """Weights of the rows of each chunk."""
+        if self.weights is None:
+            return [None] * len(self.chunks)
+        parts = np.split(self.weights.units, np.cumsum(self.sizes)[:-1])
+        return [self.weights._replace(units=units) for units in parts]
 
     def map(self, function: Callable[[Points], Points]) -> "DaskPoints":
         """Apply a function to the points of each chunk, in every pass."""
@@ -137,17 +164,18 @@ class DaskPoints:
 
 def _compute(
     chunk: np.ndarray,
+    weights: RowWeights | None,
     n_features: int,
-    to_points: Callable[[np.ndarray], Points],
+    to_points: Callable[[WeightedBlock], Points],
     function: Callable[[Points], Arrays],
 ) -> tuple[Arrays, int]:
-    """A function's arrays for one chunk, on one thread, and its number of records."""
+    """A function's arrays for one chunk, on one thread, and its number of rows."""
     # Dask runs a task on each core: kernels must not start threads of their own.
     n_threads = numba.get_num_threads()
     numba.set_num_threads(1)
     try:
-        points = to_points(checked_block(np.asanyarray(chunk), n_features))
-        return function(points), points.n_records
+        rows = checked_block(np.asanyarray(chunk), n_features)
+        return function(to_points(WeightedBlock(rows, weights))), len(rows)
     finally:
         numba.set_num_threads(n_threads)
 
@@ -155,11 +183,11 @@ def _compute(
 def _combine_parts(
     parts: Sequence[tuple[Arrays, int]], combine: Combine
 ) -> tuple[Arrays, int]:
-    """Combine the results of several tasks, and add their numbers of records."""
-    (first, n_records), *others = parts
+    """Combine the results of several tasks, and add their numbers of rows."""
+    (first, n_rows), *others = parts
     # A copy: what a task has returned may be read again, after a worker has died.
     totals = tuple(array.copy() for array in first)
     for more, n_more in others:
         totals = combine(totals, more)
-        n_records += n_more
-    return totals, n_records
+        n_rows += n_more
+    return totals, n_rows
