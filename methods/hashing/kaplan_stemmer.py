@@ -51,7 +51,7 @@ from pkm.scalars import is_positive
 
 # Constants, chosen on generated mixtures like those of the planted sets. Those of a
 # released radius were chosen on seven generated families and on celltype, letters,
-# shuttle and yeast (docs/studies/kaplan-stemmer.md).
+# shuttle and yeast (docs/studies/synopsis.md).
 
 # Shares of mu squared; that of the Lloyd steps is Refinement.share.
 CANDIDATE_SHARE = 0.5
