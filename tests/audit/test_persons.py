@@ -128,6 +128,6 @@ def test_kernels_that_count_rows_are_found(module, method, monkeypatch):
     [FastLloyd(2, bounds=(-1, 1)), SynopsisKMeans(2, bounds=(-1, 1))],
     ids=["FastLloyd", "SynopsisKMeans"],
 )
-def test_persons_of_right_methods_are_no_finding(method):
+def test_replay_moves_persons(method):
     _, findings = report.replay_pairs(method, N_PAIRS, 0)
     assert not findings
