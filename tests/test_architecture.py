@@ -165,7 +165,8 @@ def test_architecture_is_short():
 
 
 def test_pages_are_short():
-    pages = [page.read_text(encoding="utf-8") for page in DOCS]
+    # A story is one page of its own, an example from problem to result.
+    pages = [page.read_text(encoding="utf-8") for page in DOCS if page.parent.name != "stories"]
     # Pictures are no prose.
     others = r"<!--.*?-->|!\[.*?\]\(.*?\)"
     sizes = [len(re.sub(others, "", text, flags=re.DOTALL)) for text in pages]

@@ -85,6 +85,7 @@ def test_python_example_runs(page):
 EXAMPLES = [
     path
     for path in sorted((ROOT / "docs").glob("*.md"))
+    + sorted((ROOT / "docs" / "stories").glob("*.md"))
     if path.stem not in ("index", "extending", "schema")
     and blocks(path.read_text(encoding="utf-8"), "python")
 ]
