@@ -84,8 +84,7 @@ def test_python_example_runs(page):
 #: Other pages with examples. extending.md has a test of its own, and schema.md needs results.
 EXAMPLES = [
     path
-    for path in sorted((ROOT / "docs").glob("*.md"))
-    + sorted((ROOT / "docs" / "stories").glob("*.md"))
+    for path in sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "stories").glob("*.md")])
     if path.stem not in ("index", "extending", "schema")
     and blocks(path.read_text(encoding="utf-8"), "python")
 ]
