@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import chain, islice
 from typing import Any, Protocol, TypeVar
 
 import numba
@@ -250,7 +251,14 @@ class Blocks:
             n_threads, initializer=numba.set_num_threads, initargs=(1,)
         )
         with threads, _bar(self.n_records, self.progress) as advance:
-            for block in self.rows.blocks():
+            blocks = self.rows.blocks()
+            first = list(islice(blocks, 2))
+            if len(first) == 1:
+                # To start threads takes longer than most single blocks.
+                advance(len(first[0]))
+                yield compute(first[0])
+                return
+            for block in chain(first, blocks):
                 pending.append(threads.submit(compute, block))
                 advance(len(block))
                 # Wait for the oldest result, to bound the number of blocks in memory.
