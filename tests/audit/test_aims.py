@@ -235,6 +235,7 @@ class TwoAtASplit(CellCounts):
 )
 def test_a_fault_at_a_border_is_found(method, label, monkeypatch):
     monkeypatch.setattr(audit_report, "SECURE_SHARE", 0.0)
+    monkeypatch.setattr(audit_report, "N_SEEDS", 1)
     report = audit(method, ["replay"], n_pairs=120)
     assert {found.label for found in report.unregistered} == {label}
 
