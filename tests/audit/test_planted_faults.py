@@ -163,7 +163,7 @@ UNDERCHARGED = [
         "sums_and_counts",
         16,
     ),
-    Fault("tie for two", broken(PEMeans, queries=[around.TieForTwo])(K), "nearest_counts", 60),
+    Fault("tie for two", broken(PEMeans, queries=[around.TieForTwo])(K), "nearest_counts", 48),
     Fault(
         "rounded after clipping",
         broken(PEMeans, queries=[around.RoundedAfterClipping])(K, finish=0.3),
