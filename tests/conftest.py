@@ -126,8 +126,6 @@ def short_fits(monkeypatch):
 def new_objects_alone():
     """Let the garbage collector see the objects of the test alone, not those of all modules."""
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
