@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from inspect import get_annotations
 from typing import Any, ClassVar, Literal, Self, dataclass_transform
 
@@ -150,10 +150,16 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         """Say why the method cannot run here, and what to do; None if it can."""
         return None
 
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Read them from the constructor once: scikit-learn does for every copy."""
+        return super()._get_param_names()
+
     @property
     def parameters(self) -> dict[str, Any]:
         """Values of the constructor's parameters, in alphabetical order."""
-        return {name: getattr(self, name) for name in _parameter_names(type(self))}
+        return {name: getattr(self, name) for name in self._get_param_names()}
 
     @property
     def claim(self) -> PrivacyClaim:
@@ -313,8 +319,3 @@ def _budget(
 ) -> Budget:
     """One object for all runs with the same budget."""
     return Budget(epsilon, delta, adjacency)
-
-
-@lru_cache(maxsize=256)
-def _parameter_names(method_class: type[ClusteringMethod]) -> list[str]:
-    return method_class._get_param_names()

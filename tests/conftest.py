@@ -34,6 +34,17 @@ REPORTS = (
 )
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """Look for no garbage among modules and tests: neither now nor in the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Mark tests without a group as unit tests, and put the longest files first."""
@@ -115,8 +126,6 @@ def short_fits(monkeypatch):
 def new_objects_alone():
     """Let the garbage collector see the objects of the test alone, not those of all modules."""
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -51,6 +51,7 @@ class Fault:
     method: object
     label: str
     n_pairs: int = 8
+    n_seeds: int = 1
 
 
 K = 3
@@ -92,6 +93,7 @@ UNDERCHARGED = [
         broken(GLloyd, queries=[planted.PhantomRecord])(K),
         "sums_and_counts",
         60,
+        4,
     ),
     Fault("10 second moments", planted.MomentsByNorm(K), "second_moments"),
     Fault("14 missing factor 2", broken(DPM, queries=[planted.HalfOfSplits])(K), "splits"),
@@ -161,7 +163,7 @@ UNDERCHARGED = [
         "sums_and_counts",
         16,
     ),
-    Fault("tie for two", broken(PEMeans, queries=[around.TieForTwo])(K), "nearest_counts", 60),
+    Fault("tie for two", broken(PEMeans, queries=[around.TieForTwo])(K), "nearest_counts", 48),
     Fault(
         "rounded after clipping",
         broken(PEMeans, queries=[around.RoundedAfterClipping])(K, finish=0.3),
@@ -192,8 +194,9 @@ FAULTS = DIVERGING + UNDERCHARGED
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 @pytest.mark.no_cover  # other tests run the same code
 def test_replay_finds(fault, monkeypatch):
-    # Seeded noise is the same in every run of this test.
+    # Seeded noise is the same in every run of this test. One fit of each pair shows most faults.
     monkeypatch.setattr(audit_report, "SECURE_SHARE", 0.0)
+    monkeypatch.setattr(audit_report, "N_SEEDS", fault.n_seeds)
     report = audit(fault.method, ["replay"], n_pairs=fault.n_pairs)
     assert report.verdicts["replay"] == "violated"
     assert fault.label in {found.label for found in report.unregistered}

@@ -2,7 +2,7 @@
 
 import re
 import threading
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -312,12 +312,17 @@ class FlippedBit:
         monkeypatch.setattr(ThreadTransport, "put", flipping_put)
 
 
+@cache
+def parts_of(n_clients):
+    """Points of each client, put on the grid once for thousands of runs."""
+    return split_points(random_points(), n_clients, 0)
+
+
 def run_flipped(monkeypatch, number, seed, recover=False):
     """Run with one bit flipped; return the number of messages, and the error or None."""
     flipped = FlippedBit(number, seed)
-    n_clients = 3 if recover else 2
-    parts = split_points(random_points(), n_clients, 0)
-    network = Network(n_clients, time_limit=5, recover=recover)
+    parts = parts_of(3 if recover else 2)
+    network = Network(len(parts), time_limit=5, recover=recover)
     error = None
     wait_for_clients()
     with monkeypatch.context() as patch:

@@ -198,6 +198,7 @@ def test_no_cycles_are_looked_for_until_cells_are_run():
         application.resume_garbage_collection()
         assert gc.isenabled() and gc.get_freeze_count() > 0
     assert gc.isenabled() and gc.get_freeze_count() == 0
+    gc.freeze()  # as `conftest.py` has it
 
 
 def test_the_cheapest_cells_of_all_papers_come_first(tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """Claims and figures run again from the command line."""
 
+import shutil
+
 import pytest
 
 from pkm.experiments.commands import verify
@@ -12,14 +14,29 @@ pytestmark = pytest.mark.integration
 WORDS = ("paper=kaplan-stemmer", "profile=smoke")
 
 
-@pytest.fixture
-def results(tmp_path, cache, monkeypatch):
-    """Return the store of a sweep that one figure shows, and the words for the command line."""
-    store = Store(tmp_path / "results")
+@pytest.fixture(scope="module")
+def plan():
     config = load_config([*WORDS, "tracking=none"])
-    plan = make_plan(config.paper, config.profile)
-    cells = [cell for sweep, cell in plan.entries if sweep == "selection"]
-    verify.run_cells(cells, store, verify.Backend())
+    return make_plan(config.paper, config.profile)
+
+
+@pytest.fixture(scope="module")
+def stored(plan, tmp_path_factory):
+    """Store of a sweep that one figure shows, which tests copy."""
+    folder = tmp_path_factory.mktemp("stored")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PKM_CACHE", str(folder / "cache"))
+        patched.delenv("PKM_DATA", raising=False)
+        store = Store(folder / "results")
+        cells = [cell for sweep, cell in plan.entries if sweep == "selection"]
+        verify.run_cells(cells, store, verify.Backend())
+    return store.root
+
+
+@pytest.fixture
+def results(stored, tmp_path, cache):
+    """Return a store of its own, and the words for the command line."""
+    store = Store(shutil.copytree(stored, tmp_path / "results"))
     return store, ["profile=smoke", f"results={store.root}"]
 
 
@@ -33,10 +50,8 @@ def test_figure_that_is_equal(results, capsys):
     assert "numbers of the figure: equal" in out
 
 
-def test_changed_value_is_found(results, capsys):
+def test_changed_value_is_found(results, plan, capsys):
     store, words = results
-    config = load_config([*WORDS, "tracking=none"])
-    plan = make_plan(config.paper, config.profile)
     cell = next(cell for cell in plan.cells if store.status(cell.key) == "done")
     rows = store.read([cell.key], store.read_cell(cell.key).column_names)
     (metric, *_) = cell.metrics
