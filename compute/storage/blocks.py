@@ -10,12 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-<<<<<<< HEAD
-from typing import Any, NamedTuple, Protocol, TypeVar
-=======
 from itertools import chain, islice
-from typing import Any, Protocol, TypeVar
->>>>>>> tests
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numba
 import numpy as np
@@ -328,11 +324,7 @@ class Blocks:
         threads = ThreadPoolExecutor(
             n_threads, initializer=numba.set_num_threads, initargs=(1,)
         )
-<<<<<<< HEAD
         with threads, _bar(self.rows.n_rows, self.progress) as advance:
-            for block in self.rows.blocks():
-=======
-        with threads, _bar(self.n_records, self.progress) as advance:
             blocks = self.rows.blocks()
             first = list(islice(blocks, 2))
             if len(first) == 1:
@@ -341,7 +333,6 @@ class Blocks:
                 yield compute(first[0])
                 return
             for block in chain(first, blocks):
->>>>>>> tests
                 pending.append(threads.submit(compute, block))
                 advance(len(block))
                 # Wait for the oldest result, to bound the number of blocks in memory.
