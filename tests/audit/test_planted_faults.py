@@ -119,7 +119,9 @@ UNDERCHARGED = [
     ),
     Fault("halved sums", broken(GLloyd, queries=[planted.HalvedSums])(K), "sums_and_counts"),
     Fault(
-        "radius not enforced", broken(FastLloyd, queries=[planted.NoRadius])(K), "sums_and_counts"
+        "radius not enforced",
+        broken(FastLloyd, queries=[planted.NoRadius])(K),
+        "sums_and_counts",
     ),
     Fault(
         "replacement as one",

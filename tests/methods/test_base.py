@@ -240,14 +240,34 @@ def test_unknown_methods_are_refused(target, hint):
         load_method(target)
 
 
-def test_weights_are_not_swallowed():
-    with pytest.raises(TypeError, match="sample_weight"):
-        FastLloyd(bounds=(-1, 1)).fit_predict(blobs(), sample_weight=np.ones(len(blobs())))
+def test_arguments_of_fit_are_not_swallowed():
+    model = FastLloyd(2, bounds=(-1, 1), random_state=0)
+    X = blobs()
+    weights = np.linspace(0, 1, len(X))
+    model.fit_predict(X, sample_weight=weights)
+    assert (model.cluster_centers_ == model.fit(X, sample_weight=weights).cluster_centers_).all()
+    with pytest.raises(TypeError, match="weights"):
+        model.fit_predict(X, weights=weights)
 
 
 #: Checks of scikit-learn that methods fail on purpose, with the reason.
 NO_LABELS = {"check_clustering": "labels_ of private rows are not covered by a claim"}
 NULL_RECORDS = {"check_estimators_nan_inf": "a row with NaN is the null record"}
+PRIVATE_WEIGHTS = {
+    "check_all_zero_sample_weights_error": "no weight of a record makes a private fit fail",
+    "check_sample_weight_equivalence_on_dense_data": "n, and so the noise, is that of the rows",
+}
+NO_WEIGHTS = dict.fromkeys(
+    [
+        *PRIVATE_WEIGHTS,
+        "check_sample_weights_pandas_series",
+        "check_sample_weights_not_an_array",
+        "check_sample_weights_list",
+        "check_sample_weights_shape",
+        "check_sample_weights_not_overwritten",
+    ],
+    "queries that are no sums over rows refuse weights",
+)
 COHORTS = {"check_fit2d_1sample": "every cohort needs a user of its own"}
 
 
@@ -258,6 +278,7 @@ def test_only_declared_checks_of_scikit_learn_fail(method):
     reasons = NO_LABELS
     if model.claim.private:
         reasons = NO_LABELS | NULL_RECORDS
+    reasons = reasons | (NO_WEIGHTS if model.find_unweighted(100, 2) else PRIVATE_WEIGHTS)
     if method in (KaplanStemmerLocal, LocalLloyd):
         reasons = reasons | COHORTS
         # The users of the other checks are too few at epsilon 1.

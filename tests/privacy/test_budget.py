@@ -43,7 +43,7 @@ def test_budgets_split_and_add_within_one_adjacency():
     assert total_epsilon == pytest.approx(1.0)
     first_two = parts[0] + parts[1]
     assert first_two.epsilon == pytest.approx(3 / 8)
-    with pytest.raises(ValueError, match="zero_out and replace_one cannot be added"):
+    with pytest.raises(ValueError, match="zero_out unit=row and adjacency=replace_one"):
         Budget(1.0) + Budget(1.0, adjacency=Adjacency.REPLACE_ONE)
 
 

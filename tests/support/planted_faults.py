@@ -112,8 +112,7 @@ class NoRadius(SumsAndCounts):
     """Relative sums of all points, however far from their center."""
 
     def exact(self, view):
-        sums, counts = nearest_sums_and_counts(view, self.centers, None)
-        return {"sums": sums - counts[:, :, None] * self.centers, "counts": counts * SCALE}
+        return nearest_sums_and_counts(view, self.centers, self.centers)
 
 
 class UnclippedSums(BucketSums):
