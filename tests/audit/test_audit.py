@@ -67,7 +67,7 @@ def test_only_registered_flaws_are_found(name, seed, views, monkeypatch):
 
 def test_a_move_that_is_charged_as_one_record_is_the_registered_flaw():
     method = DistDP(3, variant="published", replacement="uncharged")
-    report = audit(method, ["replay"], n_pairs=24)
+    report = audit(method, ["replay"], n_pairs=8)
     assert {found.flaw for found in report.findings} == {"F-17"}
     assert report.unregistered == ()
     assert report.tightness["region_counts"] == pytest.approx(2.0)

@@ -246,9 +246,9 @@ def noiseless_version(points, k, radius, plan, seed):
 
 def test_without_noise_equals_a_plain_version():
     points, _ = mixture()
-    rows = points.rows[:3000].astype(np.int64)
+    rows = points.rows[:1500].astype(np.int64)
     method = KaplanStemmer(16, epsilon=1e15, radius=1.0)
-    plan = method.schedule(3000, 10)
+    plan = method.schedule(1500, 10)
     assert plan.rounds == 2
     assert plan.repetitions == 2
     assert plan.threshold < 1.01
