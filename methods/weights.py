@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from pkm.compute import SCALE
@@ -68,18 +67,39 @@ def weigh_rows(
 
 def _number_persons(groups: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Number of every row's person, -1 for a null, and numbers of rows of persons."""
-    ids = pd.Series(groups).reset_index(drop=True)
-    if len(ids) != n_rows:
+    ids = np.asarray(groups)
+    if ids.dtype.kind == "f" and not isinstance(groups, np.ndarray):
+        # Integers with nulls, of a list or of a frame.
+        ids = np.asarray(groups, dtype=object)
+    if ids.shape != (n_rows,):
         raise ValueError(
             f"groups has {len(ids)} ids for {n_rows} rows: give one for each row"
         )
-    if pd.api.types.is_float_dtype(ids.dtype):
+    if ids.dtype.kind != "O":
+        _refuse_float(ids.dtype.type)
+        _, codes = np.unique(ids, return_inverse=True)
+        return codes, np.bincount(codes)
+    numbers: dict[Any, int] = {}
+    codes = np.full(n_rows, -1)
+    for row, person in enumerate(ids):
+        if not _is_null(person):
+            _refuse_float(type(person))
+            codes[row] = numbers.setdefault(person, len(numbers))
+    return codes, np.bincount(codes[codes >= 0])
+
+
+def _is_null(person: Any) -> bool:
+    """Tell None, NaN, and nulls of pandas from other values."""
+    is_nan = isinstance(person, float) and np.isnan(person)
+    return person is None or is_nan or type(person).__name__ in ("NAType", "NaTType")
+
+
+def _refuse_float(kind: type) -> None:
+    if issubclass(kind, float | np.floating):
         raise ValueError(
-            f"groups are of type {ids.dtype}, and persons must be integers or texts: "
-            "floats may be rounded, convert them"
+            f"groups are of type {kind.__name__}, and persons must be integers or "
+            "texts: floats may be rounded, convert them"
         )
-    codes, persons = pd.factorize(ids)
-    return codes, np.bincount(codes[codes >= 0], minlength=len(persons))
 
 
 def _read_shares(

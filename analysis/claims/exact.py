@@ -151,12 +151,15 @@ def charges(
     """Check a rule on every stored charge whose label begins with one of `labels`.
 
     Rules are expressions in the columns of the charge and of its cell; where both have
-    a column, that of the charge ends in ``_charged``. `defaults` are values of
+    a column, that of the charge ends in ``_charged``, and is that of the cell if the
+    cell has no value. `defaults` are values of
     parameters that a cell does not name or that are ``auto``, `columns` further columns
     of the cells, see `pkm.analysis.claims.comparisons`.
     """
     cells, charged = _read_charged(study, check)
     table = charged.join(cells, suffixes=("_charged", ""))
+    for name in charged.columns.intersection(cells.columns):
+        table[name] = table[name].fillna(table[f"{name}_charged"])
     return _judge_rows(table, ["round"], check, context)
 
 

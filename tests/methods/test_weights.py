@@ -177,3 +177,23 @@ def test_a_weight_that_is_no_number_is_a_null_record():
     present, _ = weigh_rows(len(X), sample_weight=weights)
     assert present[3] == 0
     assert (np.delete(present, 3) == SCALE).all()
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [3, 5, 3, None],
+        ["a", "b", "a", None],
+        np.array(["a", "b", "a", "c"]),
+        pd.Series([3, 5, 3, pd.NA], dtype="Int64"),
+        pd.Series([3, 5, 3, 7]),
+        pd.Series(["a", "b", "a", None]),
+        pd.Series(["a", "b", "a", "c"], dtype="category"),
+        pd.Series([3, 5, 3, np.nan], dtype=object),
+    ],
+    ids=str,
+)
+def test_ids_of_any_kind_are_persons(groups):
+    units, n_persons = weigh_rows(4, groups)
+    assert (units / SCALE).tolist() == [0.5, 1.0, 0.5, 1.0]
+    assert n_persons == 3
