@@ -119,8 +119,6 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     benefits_from_ball: ClassVar[bool] = False
     #: Whether a zoom compresses what is outside of the domain, and does not clip it.
     compresses_tails: ClassVar[bool] = False
-    #: Largest share of the budget that a zoom may take where ``zoom`` is too little.
-    max_zoom: ClassVar[float] = 0.0
     #: Whether all queries are sums over points: ``fit`` can then read points in chunks.
     supports_chunks: ClassVar[bool] = False
     #: Defaults of parameters that were added to the method later. At its default such a
@@ -222,6 +220,11 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         if self.variant == "sound":
             return SOUND_DELTA
         return self.published_delta(n_points)
+
+    @property
+    def max_zoom(self) -> float:
+        """Largest share of the budget for a zoom, where ``zoom`` is too little."""
+        return 0.0
 
     @property
     def needs_remainders(self) -> bool:

@@ -63,7 +63,7 @@ class SynopsisKMeans(PrivateKMeans):
         of the ball that a zoom finds.
     zoom : float, optional, default=0.1
         Smallest share of the budget for a zoom; see :class:`pkm.methods.PrivateKMeans`.
-        The share is raised to what suffices, up to 0.5.
+        Without a ``radius`` the share is raised to what suffices, up to 0.5.
     bounds, clip, random_state, secure, require_zoom
         As for :class:`pkm.methods.PrivateKMeans`.
 
@@ -94,12 +94,16 @@ class SynopsisKMeans(PrivateKMeans):
     supports_chunks = True
     benefits_from_ball = True
     compresses_tails = True
-    max_zoom = MAX_ZOOM_SHARE
 
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     radius: float | Literal["auto"] = "auto"
     zoom: float | None = ZOOM_SHARE
+
+    @property
+    def max_zoom(self) -> float:
+        """Largest share of the budget for a zoom; a given ball is narrow already."""
+        return MAX_ZOOM_SHARE if self.radius == "auto" else 0.0
 
     def schedule(
         self,
