@@ -86,8 +86,7 @@ class Pair:
     @property
     def n_records(self) -> int:
         """Number of records: of persons, if rows have them."""
-        records = range(len(self.rows)) if self.groups is None else self.groups
-        return len(set(records))
+        return len(self.rows if self.groups is None else np.unique(self.groups))
 
     @property
     def points(self) -> Points:

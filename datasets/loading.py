@@ -134,14 +134,10 @@ def load(
     (150, 4)
     """
     resolved = resolve(name)
-    options = {
-        "path": path,
-        "columns": columns,
-        "label": label,
-        "decimal": decimal,
-        "groups": groups,
-    }
-    _check_file_arguments(name, bounds=bounds, **options)
+    _check_file_arguments(name, bounds=bounds)
+    options = _check_file_arguments(
+        name, path=path, columns=columns, label=label, decimal=decimal, groups=groups
+    )
     source = name
     if resolved.entry:
         dataset = _load_published(resolved.entry, data_dir)
@@ -187,14 +183,9 @@ def fingerprint(
     True
     """
     resolved = resolve(name)
-    options = {
-        "path": path,
-        "columns": columns,
-        "label": label,
-        "decimal": decimal,
-        "groups": groups,
-    }
-    _check_file_arguments(name, **options)
+    options = _check_file_arguments(
+        name, path=path, columns=columns, label=label, decimal=decimal, groups=groups
+    )
     if resolved.entry:
         return registry.fingerprint(resolved.entry)
     if resolved.family and resolved.recipe:
@@ -250,13 +241,15 @@ def why_unavailable(
     return None
 
 
-def _check_file_arguments(name: str, **arguments: object) -> None:
+def _check_file_arguments(name: str, **arguments: Any) -> dict[str, Any]:
+    """Return arguments that go with a file only, refused for other data sets."""
     for parameter, value in arguments.items():
         if name != FILE and value is not None:
             raise ValueError(
                 f"{parameter}={value!r} goes with the data set 'file' only, not with "
                 f"{name!r}"
             )
+    return arguments
 
 
 def _load_published(entry: Entry, data_dir: str | PathLike | None) -> Dataset:

@@ -62,10 +62,10 @@ def read_points(
     weights = weigh(rows.n_rows)
     kept = method.needs_remainders
     if is_dask_array(X):
-        chunks = DaskPoints.quantize(X, *bounds, keep_remainders=kept)
-        return replace(chunks, weights=weights), bounds
-    blocks = Blocks.quantize(rows, *bounds, keep_remainders=kept)
-    return blocks.with_weights(weights), bounds
+        points = DaskPoints.quantize(X, *bounds, keep_remainders=kept)
+    else:
+        points = Blocks.quantize(rows, *bounds, keep_remainders=kept)
+    return replace(points, weights=weights), bounds
 
 
 def resolve_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
@@ -162,12 +162,13 @@ def _quantize(
         bounds = _widen(X.min(axis=0), X.max(axis=0))
     if claim.private and claim.adjacency not in ONE_RECORD_ADJACENCIES:
         X = _replace_null(X, *bounds)
-    blocks = Blocks.quantize(array_blocks(X), *bounds).with_weights(weights)
     can_zoom = claim.private and method.clip
+    blocks = Blocks.quantize(array_blocks(X), *bounds)
+    blocks = replace(blocks, in_memory=True, weights=weights)
     if can_zoom and method.zoom_plan(blocks.n_records, d) is not None:
         # Points of the domain that the zoom finds are kept in memory. Until then every
         # pass quantizes the rows.
-        return replace(blocks, in_memory=True), bounds
+        return blocks, bounds
     keep = method.needs_remainders
     points, outside = Points.quantize(X, *bounds, keep_remainders=keep, weights=weights)
     if not claim.private:

@@ -290,7 +290,7 @@ class PrivacyAccountant:
             written. If an account without a file is charged in a forked process.
         """
         for run in runs:
-            self._check_adjacency(run)
+            self._check_terms(run)
         if self.path is None and os.getpid() != self._process:
             raise AccountError(
                 "path=None: other processes do not see this account; give it a file"
@@ -378,7 +378,7 @@ class PrivacyAccountant:
             total = gdp_epsilon(math.sqrt(total), noise_delta)
         return total, math.fsum(deltas)
 
-    def _check_adjacency(self, run: AccountedRun) -> None:
+    def _check_terms(self, run: AccountedRun) -> None:
         """Refuse a run under another adjacency, rho or unit than the account's."""
         if run.budget.terms != self.budget.terms:
             raise AccountError(

@@ -151,10 +151,10 @@ def charges(
     """Check a rule on every stored charge whose label begins with one of `labels`.
 
     Rules are expressions in the columns of the charge and of its cell; where both have
-    a column, that of the charge ends in ``_charged``, and is that of the cell if the
-    cell has no value. `defaults` are values of
-    parameters that a cell does not name or that are ``auto``, `columns` further columns
-    of the cells, see `pkm.analysis.claims.comparisons`.
+    a column, that of the charge ends in ``_charged``, and stands in for a value that
+    the cell lacks. `defaults` are values of parameters that a cell does not name or
+    that are ``auto``, `columns` further columns of the cells, see
+    `pkm.analysis.claims.comparisons`.
     """
     cells, charged = _read_charged(study, check)
     table = charged.join(cells, suffixes=("_charged", ""))

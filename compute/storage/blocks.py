@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import chain, islice
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast
 
 import numba
 import numpy as np
@@ -94,39 +94,6 @@ class WeightedBlock(NamedTuple):
         return len(self.rows)
 
 
-@dataclass(frozen=True)
-class WeightedRows:
-    """Rows that are read in blocks, with weights that are in memory.
-
-    Attributes
-    ----------
-    rows : Source
-    weights : RowWeights
-    """
-
-    rows: Source
-    weights: RowWeights
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.rows.n_rows
-
-    @property
-    def n_columns(self) -> int:
-        """Number of columns."""
-        return self.rows.n_columns
-
-    def blocks(self) -> Iterator[WeightedBlock]:
-        """Read all rows once."""
-        start = 0
-        for block in self.rows.blocks():
-            stop = start + len(block)
-            weights = self.weights._replace(units=self.weights.units[start:stop])
-            yield WeightedBlock(block, weights)
-            start = stop
-
-
 class Shards(list[Points]):
     """Shards of points that are kept in memory.
 
@@ -203,8 +170,45 @@ def _combine_all(results: Iterable[Arrays], combine: Combine) -> Arrays:
     return total
 
 
+class StreamedPoints:
+    """Base class of points that every pass reads again, with weights in memory.
+
+    Attributes
+    ----------
+    n_rows : int
+    to_points : callable
+        From rows that are read together to Points.
+    weights : RowWeights or None
+        Of the rows, in their order; None where each row is a record.
+    """
+
+    n_rows: int
+    to_points: Callable[[Any], Points]
+    weights: RowWeights | None
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether rows have weights."""
+        return self.weights is not None
+
+    @property
+    def n_persons(self) -> int:
+        """Number of persons whose rows these are; 0 where each row is a record."""
+        return self.weights.n_persons if self.weights else 0
+
+    @property
+    def n_records(self) -> int:
+        """Number of records, null ones included."""
+        return self.n_persons or self.n_rows
+
+    def map(self, function: Callable[[Points], Points]) -> Self:
+        """Apply a function to the points that are read together, in every pass."""
+        to_points = partial(map_block, to_points=self.to_points, function=function)
+        return replace(cast("Any", self), to_points=to_points)
+
+
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class Blocks(StreamedPoints):
     """Points that every pass reads again, in blocks: memory does not grow with n.
 
     The calling thread reads blocks ahead. As many threads as numba has quantize them
@@ -212,7 +216,7 @@ class Blocks:
 
     Attributes
     ----------
-    rows : RowBlocks, WeightedRows or GridFile
+    rows : RowBlocks or GridFile
         In the units of the data, or on the grid.
     to_points : callable
         From a block of rows to Points.
@@ -222,6 +226,8 @@ class Blocks:
         Whether each pass shows a progress bar.
     in_memory : bool
         Whether the rows are in memory; there is then room for the points as well.
+    weights : RowWeights or None
+        Of the rows, in the order of the blocks.
     """
 
     rows: Source
@@ -229,6 +235,7 @@ class Blocks:
     n_null: int | None = None
     progress: bool = False
     in_memory: bool = False
+    weights: RowWeights | None = None
 
     @classmethod
     def quantize(
@@ -256,31 +263,10 @@ class Blocks:
         )
         return cls(rows, to_points, progress=progress)
 
-    def with_weights(self, weights: RowWeights | None) -> "Blocks":
-        """Give the rows weights; None leaves them as they are."""
-        if weights is None:
-            return self
-        return replace(self, rows=WeightedRows(self.rows, weights))
-
     @property
-    def weights(self) -> RowWeights | None:
-        """Weights of all rows; None where each is one record."""
-        return self.rows.weights if isinstance(self.rows, WeightedRows) else None
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether rows have weights."""
-        return self.weights is not None
-
-    @property
-    def n_persons(self) -> int:
-        """Number of persons whose rows these are; 0 where each row is a record."""
-        return self.weights.n_persons if self.weights else 0
-
-    @property
-    def n_records(self) -> int:
-        """Number of records, null ones included."""
-        return self.n_persons or self.rows.n_rows
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.rows.n_rows
 
     @property
     def n_features(self) -> int:
@@ -324,8 +310,8 @@ class Blocks:
         threads = ThreadPoolExecutor(
             n_threads, initializer=numba.set_num_threads, initargs=(1,)
         )
-        with threads, _bar(self.rows.n_rows, self.progress) as advance:
-            blocks = self.rows.blocks()
+        with threads, _bar(self.n_rows, self.progress) as advance:
+            blocks = self._read()
             first = list(islice(blocks, 2))
             if len(first) == 1:
                 # To start threads takes longer than most single blocks.
@@ -341,12 +327,16 @@ class Blocks:
             for future in pending:
                 yield future.result()
 
-    def map(self, function: Callable[[Points], Points]) -> "Blocks":
-        """Apply a function to the points of each block, in every pass."""
-        return replace(
-            self,
-            to_points=partial(map_block, to_points=self.to_points, function=function),
-        )
+    def _read(self) -> Iterator[Any]:
+        """Read all rows once, each block with its weights if there are any."""
+        start = 0
+        for block in self.rows.blocks():
+            if self.weights is None:
+                yield block
+                continue
+            units = self.weights.units[start : start + len(block)]
+            yield WeightedBlock(block, self.weights._replace(units=units))
+            start += len(block)
 
     def persist(self) -> "Blocks | Shards":
         """Quantize the points once and keep them, if the rows are in memory.
@@ -363,12 +353,11 @@ class Blocks:
         if not self.in_memory:
             return self
         # Arrays for all records; null records leave the last rows unused.
-        n_rows = self.rows.n_rows
-        rows = np.empty((n_rows, self.n_features), np.float32)
-        squared_norms = np.empty(n_rows)
-        weights = np.empty(n_rows, np.int32) if self.has_weights else None
+        rows = np.empty((self.n_rows, self.n_features), np.float32)
+        squared_norms = np.empty(self.n_rows)
+        weights = np.empty(self.n_rows, np.int32) if self.has_weights else None
         n_filled = 0
-        for block in self.rows.blocks():
+        for block in self._read():
             points = self.to_points(block)
             block_rows = slice(n_filled, n_filled + len(points.rows))
             rows[block_rows] = points.rows
@@ -379,7 +368,7 @@ class Blocks:
         points = Points(
             rows[:n_filled],
             squared_norms[:n_filled],
-            n_null=n_rows - n_filled,
+            n_null=self.n_rows - n_filled,
             weights=None if weights is None else weights[:n_filled],
             n_persons=self.n_persons,
         )

@@ -5,7 +5,7 @@ Dask runs the tasks of a worker that has died again, with the same results.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,10 @@ import numpy as np
 from pkm.compute.storage.blocks import (
     Arrays,
     Combine,
+    StreamedPoints,
     WeightedBlock,
     add,
     count_null,
-    map_block,
     quantize_block,
     total_array,
 )
@@ -30,7 +30,7 @@ FAN_IN = 8
 
 
 @dataclass(frozen=True, eq=False)
-class DaskPoints:
+class DaskPoints(StreamedPoints):
     """Points in chunks of rows that lie on, or are read by, the workers of a cluster.
 
     Attributes
@@ -75,21 +75,6 @@ class DaskPoints:
             quantize_block, lower=lower, upper=upper, keep_remainders=keep_remainders
         )
         return cls(chunks, n, d, to_points, wide.chunks[0])
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether rows have weights."""
-        return self.weights is not None
-
-    @property
-    def n_persons(self) -> int:
-        """Number of persons whose rows these are; 0 where each row is a record."""
-        return self.weights.n_persons if self.weights else 0
-
-    @property
-    def n_records(self) -> int:
-        """Number of records, null ones included."""
-        return self.n_persons or self.n_rows
 
     @property
     def has_null(self) -> bool:
@@ -149,13 +134,6 @@ class DaskPoints:
             return [None] * len(self.chunks)
         parts = np.split(self.weights.units, np.cumsum(self.sizes)[:-1])
         return [self.weights._replace(units=units) for units in parts]
-
-    def map(self, function: Callable[[Points], Points]) -> "DaskPoints":
-        """Apply a function to the points of each chunk, in every pass."""
-        return replace(
-            self,
-            to_points=partial(map_block, to_points=self.to_points, function=function),
-        )
 
     def persist(self) -> "DaskPoints":
         """These chunks: they stay where they are and are read again in every pass."""

@@ -1,6 +1,8 @@
 """What a person costs: check-ins of Gowalla in New York, by row and by person.
 
-python tools/studies/persons.py DATA        # the folder with gowalla/gowalla.nyc.tsv.gz
+DATA is the folder of original data, which has ``gowalla/gowalla.nyc.tsv.gz``::
+
+    python tools/studies/persons.py DATA
 """
 
 import argparse
