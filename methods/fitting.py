@@ -183,7 +183,7 @@ class BatchMethod(ClusteringMethod):
                     f"{type(self).__name__}, for {reason}: leave them out, or take "
                     "QuadtreeKMeans"
                 )
-        unit = Unit.PERSON if shards.n_persons else Unit.ROW
+        unit = Unit.of(shards.n_persons)
         if account is not None:
             planned = self.planned_run(*shape, seeds, unit=unit)
             account.charge(planned)

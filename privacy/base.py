@@ -95,7 +95,7 @@ class BaseCurator:
         self.n_points = self._shards.n_records
         self.n_features = self._shards.n_features
         self.count_unit = 1 if self._shards.has_weights else SCALE
-        unit = Unit.PERSON if self._shards.n_persons else Unit.ROW
+        unit = Unit.of(self._shards.n_persons)
         if ledger is not None and ledger.budget.unit != unit:
             raise ValueError(
                 f"unit={ledger.budget.unit} of the ledger does not fit points of which "

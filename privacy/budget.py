@@ -14,6 +14,17 @@ class Unit(StrEnum):
     ROW = "row"
     PERSON = "person"
 
+    @classmethod
+    def of(cls, n_persons: int) -> "Unit":
+        """Unit of points: a person, if their rows have persons.
+
+        Examples
+        --------
+        >>> Unit.of(0), str(Unit.of(7))
+        (<Unit.ROW: 'row'>, 'person')
+        """
+        return cls.PERSON if n_persons else cls.ROW
+
 
 class Adjacency(StrEnum):
     """Which data sets count as neighbors."""

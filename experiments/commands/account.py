@@ -5,9 +5,9 @@
     pkm run account=FILE dataset=iris epsilon=0.5 seeds=1
 
 The first line opens an account, the second one shows it. Other terms of a new one are
-adjacency=, rho=, composition= (basic or gaussian) and failure_delta=; see
-`pkm.privacy.PrivacyAccountant`. A run that would exceed the account's budget is refused
-before anything is drawn.
+adjacency=, rho=, unit= (row or person), composition= (basic or gaussian) and
+failure_delta=; see `pkm.privacy.PrivacyAccountant`. A run that would exceed the
+account's budget is refused before anything is drawn.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,6 +24,7 @@ TERMS = {
     "delta": float,
     "adjacency": str,
     "rho": float,
+    "unit": str,
     "composition": str,
     "failure_delta": float,
 }
@@ -64,11 +65,11 @@ def charge_account(
         If the runs would exceed the budget, or a cell's method claims no privacy or
         has no schedule.
     AccountError
-        If the account cannot be read or written, or has another adjacency or rho.
+        If the account cannot be read or written, or has another adjacency, rho or unit.
     """
     from pkm.experiments.fit.inputs import build_method, prepare_cell_data
     from pkm.methods import PrivateKMeans
-    from pkm.privacy import BudgetExceeded, PrivacyAccountant
+    from pkm.privacy import BudgetExceeded, PrivacyAccountant, Unit
 
     account = PrivacyAccountant.open(path)
     paid = {run.purpose for run in account.runs}
@@ -85,7 +86,8 @@ def charge_account(
         # Null records count in n, which is public.
         shape = data.points.n_records, data.points.shape[1]
         try:
-            planned = method.planned_run(*shape, cell.seeds, purpose=purpose)
+            unit = Unit.of(data.points.n_persons)
+            planned = method.planned_run(*shape, cell.seeds, purpose=purpose, unit=unit)
         except NotImplementedError as error:
             raise ConfigurationError(f"account={path!r}: {error}") from error
         runs.append(replace(planned, flaws=[*planned.flaws, *data.flaws]))
@@ -102,6 +104,7 @@ def summarize(account) -> str:
     """Say in one line what an account has spent and on which terms."""
     budget = account.budget
     rho = "" if budget.rho is None else f", rho={budget.rho:g}"
+    unit = "" if budget.unit == "row" else f", unit={budget.unit}"
     failure = (
         f", failure_delta={account.failure_delta:g}" if account.failure_delta else ""
     )
@@ -110,7 +113,7 @@ def summarize(account) -> str:
         f"{account.path}: epsilon={account.spent():.6g} of {budget.epsilon:g} and "
         f"{name}={account.spent_delta():.3g} spent of "
         f"delta={budget.delta:g}{failure} under "
-        f"{budget.adjacency}{rho}, {account.composition} composition"
+        f"{budget.adjacency}{rho}{unit}, {account.composition} composition"
     )
 
 

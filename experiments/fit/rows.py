@@ -17,6 +17,7 @@ from pkm.experiments.fit.inputs import FITTED_POINTS, PreparedData, ResolvedCell
 from pkm.experiments.fit.timing import Timing
 from pkm.methods import Run
 from pkm.metrics import REFERENCE_METRICS, reference_set
+from pkm.privacy import Unit
 
 
 def make_rows(
@@ -109,7 +110,7 @@ def claim_columns(resolved: ResolvedCell) -> dict[str, Any]:
         "noise": noise,
         "notion": str(claim.notion),
         "adjacency": str(claim.adjacency),
-        "unit": "person" if resolved.data.points.n_persons else "row",
+        "unit": str(Unit.of(resolved.data.points.n_persons)),
         "trust": str(claim.trust),
         "view": str(claim.view),
         "flaws": " ".join(flaws),

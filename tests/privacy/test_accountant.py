@@ -12,6 +12,7 @@ import sys
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from planted_faults import FollowsTheData
@@ -704,6 +705,32 @@ def call(tmp_path, capsys, monkeypatch):
 
 
 RUN = ("method=glloyd", "dataset=iris", "epsilon=[0.5]", "seeds=2")
+
+
+@pytest.mark.integration
+def test_the_command_line_charges_persons_to_an_account_of_persons(call, path, tmp_path):
+    rows = np.random.default_rng(0).uniform(0, 1, (60, 2))
+    visits = pd.DataFrame(rows, columns=["x", "y"]).assign(user=np.arange(60) // 3)
+    visits.to_csv(tmp_path / "visits.csv", index=False)
+    words = ["method=glloyd", "dataset=file", f"path={tmp_path / 'visits.csv'}", "columns=[x,y]"]
+    words += [
+        "bounds=[0,1]",
+        "k=2",
+        "epsilon=[0.5]",
+        "seeds=1",
+        f"account={path}",
+        "metrics=[nicv]",
+    ]
+    assert call(command, str(path), "epsilon=2", "delta=1e-5", "unit=person")[0] == 0
+
+    code, _, errors = call(run_command, *words)
+    assert code == 2
+    assert errors.count("\n") == 1 and "unit=row cannot be added" in errors
+    code, out, _ = call(run_command, *words, "groups=user")
+    assert code == 0
+    assert "unit=person" in out
+    (run,) = PrivacyAccountant.open(path).runs
+    assert run.budget.unit == "person"
 
 
 @pytest.mark.integration
