@@ -261,9 +261,7 @@ def test_keys_that_no_picture_shows_do_not_age_it():
 #: Screenshots of other programs, which no declaration draws.
 SCREENSHOTS = {"mlflow"}
 #: Pictures that show times as well, and wait for rows of an idle machine to be drawn again.
-OUTDATED = {"fastlloyd-protocol-parts"} | {
-    f"mufc-{name}" for name in ("figure3", "figure4", "figure4-times", "figure5")
-}
+OUTDATED = {"fastlloyd-protocol-parts"}
 PICTURES = sorted((Path(__file__).parents[2] / "docs" / "figures").glob("*.png"))
 
 
