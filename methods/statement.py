@@ -14,9 +14,12 @@ from scipy.special import expit
 
 import pkm
 from pkm.privacy import Budget, Charge, Ledger
+from pkm.privacy.ledger import COST_FIELDS
 
 FORMAT = "statement of a release, version 1"
 SOFTWARE = f"private-kmeans-bench {pkm.__version__}"
+#: Columns of the table of releases.
+CHARGE = (*COST_FIELDS, "details")
 #: Texts of pages and entries, and the curator's questions.
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
@@ -56,8 +59,8 @@ class Statement:
     >>> statement = model.statement(name="Opening hours")
     >>> statement.promise["guess_by_budget"]
     0.7311
-    >>> print(statement.to_markdown()[:24])
-    # Statement: Opening hours
+    >>> statement.to_markdown().splitlines()[0]
+    '# Statement: Opening hours'
     """
 
     method: str
@@ -113,14 +116,14 @@ class Statement:
         names = self.public["feature_names"] or range(len(bounds))
         ends = ["lower bound", "upper bound", "lower end of domain", "upper end"]
         columns = zip(names, *zip(*bounds, strict=True), strict=True)
+        releases = [
+            [charge[name] for name in CHARGE] for charge in self.ledger["charges"]
+        ]
         facts |= {
             "answers": _tabulate(["question", "answer"], answers),
             "columns": _tabulate(["column", *ends], columns),
             "parts": _tabulate(["part", "here"], _fill(TEXTS["nist"], facts).items()),
-            "releases": _tabulate(
-                ["answer", "number", "noise", "mu", "epsilon", "delta", "scales"],
-                [_list_charge(**charge) for charge in self.ledger["charges"]],
-            ),
+            "releases": _tabulate(CHARGE, releases),
         }
         page = f"# Statement: {self.curator.get('name', self.method)}\n"
         for title, text in TEXTS["page"].items():
@@ -181,10 +184,6 @@ class Statement:
         ledger = self.to_ledger()
         assert ledger is not None, "a claim has a ledger"
         flaws = {*self.claim["flaws"], *[charge.flaw for charge in ledger.charges]}
-        parameters = [
-            f"{name}={shorten(value)}"
-            for name, value in self.public["parameters"].items()
-        ]
         facts: dict[str, Any] = {
             **TEXTS["always"],
             **vars(self),
@@ -195,7 +194,7 @@ class Statement:
             "ids": ", ".join(sorted(flaws - {""})),
             "mechanisms": ", ".join(sorted({c.mechanism for c in ledger.charges})),
             "notes": "; ".join(ledger.notes) or "none",
-            "parameters": ", ".join(parameters),
+            "parameters": _show(self.public["parameters"]),
         }
         for name, question in TEXTS["questions"].items():
             text = TEXTS["open"].format(question=question)
@@ -247,25 +246,17 @@ def _fill(template: Any, facts: Mapping[str, Any]) -> Any:
     return facts[name] if name in facts else template.format_map(facts)
 
 
-def _list_charge(
-    label: str,
-    round: int,
-    mechanism: str,
-    details: Mapping[str, float | None],
-    **costs: Any,
-) -> list[str]:
-    """Cells of a release in the table."""
-    numbers = [f"{costs[name]:.6g}" for name in ("mu", "epsilon", "delta")]
-    scales = {**details, "group": costs["group"]}.items()
-    texts = [f"{name} {value:.6g}" for name, value in scales if value is not None]
-    return [label, str(round + 1), mechanism, *numbers, ", ".join(texts)]
+def _show(value: Any) -> str:
+    """Write a cell of a table: numbers to ten digits, and few items of a list."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_show(part)}" for name, part in value.items())
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    text = shorten(value) if isinstance(value, list) else str(value)
+    return text.replace("|", "\\|")
 
 
 def _tabulate(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Write a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
-    texts = []
-    for line in lines:
-        cells = [str(cell).replace("|", "\\|") for cell in line]
-        texts.append(f"| {' | '.join(cells)} |")
-    return "\n".join(texts)
+    return "\n".join(f"| {' | '.join(map(_show, line))} |" for line in lines)
