@@ -16,13 +16,14 @@ from pkm.compute.storage.dask_points import DaskPoints
 from pkm.compute.storage.grid_file import open_unchanged
 from pkm.methods.fitting import BatchMethod
 from pkm.methods.inputs import feature_names, read_points
-from pkm.methods.prediction import NearestCenters
+from pkm.methods.released import ReleasedModel
+from pkm.methods.statement import SOFTWARE
 from pkm.methods.weights import weigh_rows
 from pkm.privacy import PrivacyAccountant
 from pkm.row_blocks import RowsLike
 
 
-class PrivateKMeans(NearestCenters, BatchMethod):
+class PrivateKMeans(ReleasedModel, BatchMethod):
     """Base class of a clustering method.
 
     A method implements :class:`pkm.methods.contract.ClusteringMethod`.
@@ -111,10 +112,11 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         self
             With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_``
             and ``n_features_in_``, and with ``feature_names_in_`` if X has text names
-            of columns. ``domain_`` (2, d) has the bounds that the method ran in.
-            ``zoom_`` is a :class:`pkm.methods.zoom.Zoom` if it found these itself, else
-            None. There are no ``labels_``: exact labels are not covered by the claim.
-            ``predict`` is public code on public centers.
+            of columns. ``n_`` is the number of records. ``domain_`` (2, d) has the
+            bounds that the method ran in. ``zoom_`` is a
+            :class:`pkm.methods.zoom.Zoom` if it found these itself, else None. There
+            are no ``labels_``: exact labels are not covered by the claim. ``predict``
+            is public code on public centers.
 
         Warns
         -----
@@ -147,6 +149,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         self.cluster_centers_ = run.positions[0] * half_width + middle
         self.n_iter_ = run.n_iter
         self.ledger_ = run.ledger
+        self.n_ = points.n_records
         self.n_features_in_ = len(middle)
         if names:
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -158,6 +161,7 @@ class PrivateKMeans(NearestCenters, BatchMethod):
             self.domain_ = middle + half_width * self.zoom_.bounds
         self._fitted_bounds = bounds
         self._centers = run.centers
+        self._software = SOFTWARE
         self._warn_few_centers()
         self._warn_large_delta(points.n_records)
         return self
