@@ -232,8 +232,9 @@ def reproduce_papers(
             if len(requests) == 1:
                 publish(request, config, console)
                 continue
-            published.append(reporter.submit(publish_and_print, request, settings))
-            published[-1].add_done_callback(partial(print_result, console))
+            report_made = reporter.submit(publish_and_print, request, settings)
+            report_made.add_done_callback(partial(print_result, console))
+            published.append(report_made)
     for future in published:
         future.result()
     index_page = Path(config.results) / "reports" / "index.html"
@@ -321,7 +322,8 @@ def publish_and_print(request: Request, config: DictConfig) -> str:
 def print_result(console: Console, future: Future[str]) -> None:
     """Print what another process has printed, if it has not failed."""
     if future.exception() is None and future.result():
-        console.print(Text.from_ansi(future.result().rstrip()), soft_wrap=True)
+        lines = future.result().rstrip()
+        console.print(Text.from_ansi(lines), soft_wrap=True)
 
 
 def select_sweeps(
