@@ -252,12 +252,9 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
             With the parameter's name, its value and the rule.
         """
         check_constraints(self.constraints, self.parameters)
-        reason = self._find_exact_n() if self.hides_n else ""
-        if reason:
-            raise ValueError(
-                f"adjacency={Adjacency.ADD_REMOVE} is not supported by "
-                f"{type(self).__name__}: {reason}"
-            )
+        if self.hides_n:
+            self._refuse_exact_n()
+            n_points = None
         if n_points is not None and self.n_clusters > n_points:
             raise ValueError(
                 f"n_clusters={self.n_clusters} must be at most the number of points "
@@ -291,17 +288,22 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
                 f"and {type(self).__name__} is none: leave zoom out"
             )
 
-    def _find_exact_n(self) -> str:
-        """Say why the variant needs the exact n; empty if it does not."""
+    def _refuse_exact_n(self) -> None:
+        """Refuse variants that need the exact n."""
         claim = self.claims[self.variant]
+        is_fixed = claim.notion == "pure" or self.variant == "sound"
         if not claim.private:
-            return "it claims no privacy"
-        if claim.adjacency != Adjacency.ZERO_OUT:
-            return f"its claim is one of {claim.adjacency} adjacency"
-        # Deltas of pure and of sound variants are fixed.
-        if claim.notion == "pure" or self.variant == "sound" or self.delta != "auto":
-            return ""
-        return "delta='auto' of its published variant follows from n, so give a number"
+            reason = "it claims no privacy"
+        elif claim.adjacency != Adjacency.ZERO_OUT:
+            reason = f"its claim is one of {claim.adjacency} adjacency"
+        elif self.delta == "auto" and not is_fixed:
+            reason = "delta='auto' of its published variant follows from n: give delta"
+        else:
+            return
+        raise ValueError(
+            f"adjacency={Adjacency.ADD_REMOVE} is not supported by "
+            f"{type(self).__name__}: {reason}"
+        )
 
     def zoom_plan(
         self,

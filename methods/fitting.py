@@ -269,7 +269,7 @@ class BatchMethod(ClusteringMethod):
         ValueError
             If a parameter is out of its range, or the method claims no privacy.
         """
-        self.check_parameters(None if self.hides_n else n_points)
+        self.check_parameters(n_points)
         budget = self.budget(n_points, n_features)
         if self.claim.private and self.epsilon < MIN_ACCOUNTED_EPSILON:
             raise ValueError(
@@ -360,7 +360,7 @@ class BatchMethod(ClusteringMethod):
         ledger : Ledger or None
         zoom : Zoom or None
         """
-        self.check_parameters(None if self.hides_n else n_points)
+        self.check_parameters(n_points)
         budget = self.budget(n_points, n_features)
         streams = self.noise_streams(seeds, n_points, n_features, **options)
 

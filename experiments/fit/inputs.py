@@ -138,8 +138,7 @@ def resolve_cell(
     claim = method.claim
     n = data.points.n_records
     rule = f"at most n={n}, the number of points of {cell.dataset}"
-    is_secret = claim.adjacency == Adjacency.ADD_REMOVE
-    require(is_secret or cell.k <= n, "k", cell.k, rule)
+    require(hides_n(method) or cell.k <= n, "k", cell.k, rule)
     defines_null = not claim.private or claim.adjacency in ONE_RECORD_ADJACENCIES
     rule = (
         f"a file without missing or infinite values for {cell.method}, private under "
@@ -151,6 +150,11 @@ def resolve_cell(
         if uses_secure_noise(cell, method):
             seeds = tuple(secrets.randbits(SEED_BITS) for _ in cell.seeds)
     return ResolvedCell(cell, method, data, seeds, data_dir)
+
+
+def hides_n(method: Any) -> bool:
+    """Tell whether n is secret: then no refusal may follow from it."""
+    return getattr(method, "adjacency", None) == Adjacency.ADD_REMOVE
 
 
 def uses_secure_noise(cell: Cell, method: Any) -> bool:
