@@ -174,8 +174,8 @@ def test_adjacencies_of_the_curators_are_those_of_their_queries():
         assert set(query.adjacencies) <= set(Curator.adjacencies)
 
 
-def counting_curator(points, budget=Budget(1.0, 1e-6, "add_remove")):
-    return Curator(points, Ledger(budget), NoiseStreams([0]))
+def counting_curator(points, seed=0):
+    return Curator(points, Ledger(Budget(1.0, 1e-6, "add_remove")), NoiseStreams([seed]))
 
 
 def test_a_secret_number_of_records_is_unknown_before_its_release():
@@ -206,9 +206,8 @@ def test_a_released_number_of_records_is_that_of_all_views():
 
 
 def test_a_released_number_of_records_is_at_least_one():
-    curators = [counting_curator(np.zeros((1, 2), np.int64)) for _ in range(20)]
-    for seed, curator in enumerate(curators):
-        curator._streams = NoiseStreams([seed])
+    curators = [counting_curator(np.zeros((1, 2), np.int64), seed) for seed in range(20)]
+    for curator in curators:
         curator.release(RecordCount(), counts=Gaussian(100.0 * SCALE))
     numbers = [curator.n_points for curator in curators]
     assert min(numbers) == 1 < max(numbers)
