@@ -8,7 +8,8 @@ a bound on them that holds for every n. If all noise of the method is Gaussian, 
 share of mu squared, and the bound is the rest: Gaussian releases may be chosen
 adaptively. Otherwise n has Laplace noise and a share of epsilon, and the bound is the
 rest of epsilon and all of delta: basic composition. There Gaussian noise on n would
-cost more.
+cost more. What a ledger says is spent is the cost of a schedule that is fixed in
+advance; the guarantee is the budget.
 """
 
 import math

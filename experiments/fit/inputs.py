@@ -154,7 +154,8 @@ def resolve_cell(
 
 def hides_n(method: Any) -> bool:
     """Tell whether n is secret: then no refusal may follow from it."""
-    return getattr(method, "adjacency", None) == Adjacency.ADD_REMOVE
+    adjacency = getattr(method, "adjacency", None)
+    return adjacency == Adjacency.ADD_REMOVE
 
 
 def uses_secure_noise(cell: Cell, method: Any) -> bool:
