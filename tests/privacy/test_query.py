@@ -62,26 +62,32 @@ def presence_pair(rng, d, adjacency, least=1):
     n_null = 1 if adjacency is Adjacency.ZERO_OUT else 0
     shards = sharded(rng, rows)
     fewer_shards = sharded(rng, fewer, n_null)
-    # No curator is made for add-remove: exact answers need no ledger.
-    return [Curator(points, None, NoiseStreams([0])) for points in (shards, fewer_shards)]
+    # Exact answers need no ledger.
+    curators = [Curator(points, None, NoiseStreams([0])) for points in (shards, fewer_shards)]
+    # Under add-remove adjacency neighbors have the same released number of records.
+    curators[1].n_points = n
+    return curators
 
 
-def person_pair(rng, d):
+def person_pair(rng, d, adjacency):
     """Curators of neighbors that differ in all rows of a person."""
     n = number(rng, 30)
     rows = positions(rng, n, d)
     groups = rng.integers(number(rng, 6), size=n)
     weights, n_persons = weigh_rows(n, groups)
     stays = groups != groups[0]
-    pairs = [(rows, weights), (rows[stays], weights[stays])]
-    return [
+    n_fewer = n_persons - (adjacency is Adjacency.ADD_REMOVE)
+    pairs = [(rows, weights, n_persons), (rows[stays], weights[stays], n_fewer)]
+    curators = [
         Curator(
-            replace(Points.from_grid(present), weights=weight, n_persons=n_persons),
+            replace(Points.from_grid(present), weights=weight, n_persons=n_present),
             None,
             NoiseStreams([0]),
         )
-        for present, weight in pairs
+        for present, weight, n_present in pairs
     ]
+    curators[1].n_points = n_persons
+    return curators
 
 
 def moved_pair(rng, d):
@@ -114,7 +120,7 @@ def replaced_pair(rng, d):
 
 def neighbors(rng, d, adjacency, unit, least=1):
     if unit is Unit.PERSON:
-        return person_pair(rng, d)
+        return person_pair(rng, d, adjacency)
     if adjacency is Adjacency.RHO_BOUNDED:
         return moved_pair(rng, d)
     if adjacency is Adjacency.LOCAL:
