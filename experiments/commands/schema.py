@@ -32,12 +32,14 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     require(len(words) == 1, "FILE", " ".join(words), "one file")
     path = Path(words[0])
     decimal = "point"
-    if path.name.lower().endswith(TEXT):
+    name = path.name.lower()
+    if name.endswith(TEXT):
         table, layout = delimited.read(path, options.get("decimal"))
         if "decimal comma" in layout:
             decimal = "comma"
     else:
-        table = pq.read_schema(path).empty_table().to_pandas()
+        header = pq.read_schema(path)
+        table = header.empty_table().to_pandas()
     rules = Schema.draft(table.dtypes, decimal)
     output = Path(options.get("output", f"{path.stem}.yaml"))
     with output.open("x", encoding="utf-8") as file:
