@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import date as Day
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,23 +35,29 @@ ISO_DATE = "%Y-%m-%d"  # and what else `fromisoformat` reads
 
 
 class Column(NamedTuple):
-    """How cells become numbers, these places on the scale, and these cells again.
+    """How cells become places on the scale, and places become cells.
 
     Attributes
     ----------
     read : callable
-        From a cell that is not null to a number; NaN if it cannot be read.
+        From a cell to a number; see `read_cell`.
     encode : callable
-        From numbers (n,) to places (n,) or (n, m); NaN stays.
+        From numbers to places; NaN stays.
     decode : callable
-        From m arrays of places (k,) to cells (k,), or to several of them by suffixes.
+        From places to numbers.
+    write : callable
+        From m arrays of numbers (k,) to cells (k,), or to several of them by suffixes.
+    spread : callable
+        From numbers (n,) that were read to those that have places, (n,) or (n, m).
     suffixes : sequence of str
-        Added to the column's name for each of m places.
+        Added to the name of the column for each of m places.
     """
 
     read: Callable[[Any], float]
     encode: Callable[[np.ndarray], np.ndarray]
-    decode: Callable[..., Any]
+    decode: Callable[[np.ndarray], np.ndarray]
+    write: Callable[..., Any] = np.positive
+    spread: Callable[[np.ndarray], np.ndarray] = np.positive
     suffixes: Sequence[str] = ("",)
 
 
@@ -74,16 +81,6 @@ def number(
         raise ValueError(f"decimal={decimal!r} must be {' or '.join(DECIMALS)}")
     if not (is_positive(weight) and weight <= LENGTH):
         raise ValueError(f"weight={weight!r} must be above 0, and {LENGTH:g} at most")
-
-    def read(cell: Any) -> float:
-        if isinstance(cell, str) and decimal == "comma":
-            # A point separates thousands, and such texts are no numbers.
-            cell = cell.replace(".", "x").replace(",", ".")
-        try:
-            return float(cell)
-        except (TypeError, ValueError, OverflowError):
-            return math.nan
-
     stretch = shrink = np.positive
     if log:
         stretch, shrink = np.log, np.exp
@@ -91,25 +88,19 @@ def number(
         stretch, shrink = np.arcsinh, np.sinh
     ends = stretch([low, high])
     reach = [-weight / 2, weight / 2]
-
-    def encode(numbers: np.ndarray) -> np.ndarray:
-        clipped = np.clip(numbers, low, high)
-        return np.interp(stretch(clipped), ends, reach)
-
-    def decode(places: np.ndarray) -> np.ndarray:
-        return shrink(np.interp(places, reach, ends))
-
-    return Column(read, encode, decode)
+    return Column(
+        partial(_read_number, decimal=decimal),
+        lambda numbers: np.interp(stretch(np.clip(numbers, low, high)), ends, reach),
+        lambda places: shrink(np.interp(places, reach, ends)),
+    )
 
 
 def integer(low: float, high: float, **options: Any) -> Column:
     """Map numbers that are written as whole ones."""
     column = number(low, high, **options)
-
-    def decode(places: np.ndarray) -> Any:
-        return pd.array(np.round(column.decode(places)), dtype="Int64")
-
-    return column._replace(decode=decode)
+    return column._replace(
+        write=lambda numbers: pd.array(np.round(numbers), dtype="Int64")
+    )
 
 
 def longitude(low: float, high: float, latitude: str, **options: Any) -> Column:
@@ -124,20 +115,21 @@ def date(
     **options: Any,
 ) -> Column:
     """Map days, written in ISO 8601 or a format of `strptime`; times are dropped."""
-    first, last = (_read_day(bound, ISO_DATE) for bound in (low, high))
+    first = read_cell(_read_day, low)
+    last = read_cell(_read_day, high)
     if not first < last:
         raise ValueError(
             f"low={low!r} must be a date before high={high!r}, such as 2025-12-31"
         )
+    read = partial(_read_day, format=format)
     text = Day.fromordinal(int(first)).strftime(format)
-    if _read_day(text, format) != first:
+    if read_cell(read, text) != first:
         raise ValueError(f"format={format!r} must have a full date, such as %d.%m.%Y")
     column = number(first, last, **options)
-
-    def decode(places: np.ndarray) -> Any:
-        return pd.to_datetime(np.round(column.decode(places)) - EPOCH, unit="D")
-
-    return column._replace(read=lambda cell: _read_day(cell, format), decode=decode)
+    return column._replace(
+        read=read,
+        write=lambda days: pd.to_datetime(np.round(days) - EPOCH, unit="D"),
+    )
 
 
 def flag(weight: float = 1.0) -> Column:
@@ -151,15 +143,15 @@ def flag(weight: float = 1.0) -> Column:
 def ordered(levels: Sequence[str | float], **options: Any) -> Column:
     """Map levels at equal distances; a center has the nearest one."""
     positions = _number_levels(levels)
-    column = number(0, len(positions) - 1, **options)
 
-    def decode(places: np.ndarray) -> Any:
-        codes = np.nan_to_num(np.round(column.decode(places)), nan=-1).astype(int)
+    def write(numbers: np.ndarray) -> pd.Categorical:
+        codes = np.nan_to_num(np.round(numbers), nan=-1).astype(int)
         return pd.Categorical.from_codes(codes, list(positions), ordered=True)
 
+    column = number(0, len(positions) - 1, **options)
     return column._replace(
         read=lambda cell: positions.get(_as_text(cell), math.nan),
-        decode=decode,
+        write=write,
     )
 
 
@@ -171,20 +163,15 @@ def category(levels: Sequence[str | float], weight: float = 1.0) -> Column:
     # One-hot rows differ in two places.
     column = number(0, 1, weight=weight / math.sqrt(2))
 
-    def encode(codes: np.ndarray) -> np.ndarray:
+    def spread(codes: np.ndarray) -> np.ndarray:
         codes = codes[:, None]
-        one_hot = codes == np.arange(len(positions))
-        return column.encode(np.where(np.isnan(codes), codes, one_hot))
+        return np.where(np.isnan(codes), codes, codes == np.arange(len(positions)))
 
-    def decode(*places: np.ndarray) -> dict[str, np.ndarray]:
-        shares = column.decode(places)
-        return dict(zip(suffixes, shares, strict=True))
-
-    return Column(
-        lambda cell: positions.get(_as_text(cell), other),
-        encode,
-        decode,
-        suffixes,
+    return column._replace(
+        read=lambda cell: positions.get(_as_text(cell), other),
+        write=lambda *shares: dict(zip(suffixes, shares, strict=True)),
+        spread=spread,
+        suffixes=suffixes,
     )
 
 
@@ -192,16 +179,16 @@ def cyclic(period: float, **options: Any) -> Column:
     """Map hours, weekdays and the like to a circle; a center has a direction there."""
     if not is_positive(period):
         raise ValueError(f"period={period!r} must be a number above 0")
-    column = number(-1, 1, **options)
 
-    def encode(numbers: np.ndarray) -> np.ndarray:
+    def spread(numbers: np.ndarray) -> np.ndarray:
         angles = math.tau / period * numbers
-        return column.encode(np.column_stack([np.cos(angles), np.sin(angles)]))
+        return np.column_stack([np.cos(angles), np.sin(angles)])
 
-    def decode(cosines: np.ndarray, sines: np.ndarray) -> np.ndarray:
-        return np.arctan2(sines, cosines) / math.tau % 1 * period
-
-    return Column(column.read, encode, decode, ("_cos", "_sin"))
+    return number(-1, 1, **options)._replace(
+        write=lambda x, y: np.arctan2(y, x) / math.tau % 1 * period,
+        spread=spread,
+        suffixes=("_cos", "_sin"),
+    )
 
 
 #: Kinds as schemas name them.
@@ -218,21 +205,34 @@ KINDS: dict[str, Callable[..., Column]] = {
 }
 
 
-def _read_day(cell: Any, format: str) -> float:
-    """Read a date or a text as a number of days."""
+def read_cell(read: Callable[[Any], float], cell: Any) -> float:
+    """Read a cell; NaN if it is null or cannot be read."""
     try:
-        if isinstance(cell, Day):
-            day = cell
-        elif format == ISO_DATE:
-            day = datetime.fromisoformat(_as_text(cell))
-        else:
-            day = datetime.strptime(_as_text(cell), format)
-        return float(day.toordinal())
-    except ValueError:
+        # All nulls but None differ from themselves.
+        is_null = cell is None or cell != cell
+        return math.nan if is_null else float(read(cell))
+    except (ArithmeticError, TypeError, ValueError):
         return math.nan
 
 
-def _as_text(cell: object) -> str:
+def _read_number(cell: Any, decimal: str) -> float:
+    """Read a number; a text with separators of thousands is none."""
+    if isinstance(cell, str) and decimal == "comma":
+        cell = cell.replace(".", "x").replace(",", ".")
+    return float(cell)
+
+
+def _read_day(cell: Any, format: str = ISO_DATE) -> float:
+    """Read a date or a text as a number of days."""
+    if isinstance(cell, Day):
+        return cell.toordinal()
+    text = _as_text(cell)
+    if format == ISO_DATE:
+        return datetime.fromisoformat(text).toordinal()
+    return datetime.strptime(text, format).toordinal()
+
+
+def _as_text(cell: Any) -> str:
     """Write a cell as a text; 1.0 is '1'."""
     is_whole = is_number(cell) and float(cell).is_integer()
     return str(int(cell) if is_whole else cell).strip()

@@ -11,36 +11,25 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from pandas.api import types
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_array
 
-from pkm.datasets.user_columns import KINDS, LENGTH, Column
+from pkm.datasets.user_columns import KINDS, LENGTH, Column, read_cell
 from pkm.datasets.user_files import IDENTIFIER
 from pkm.names import suggestion
 from pkm.yaml_files import read_file
 
 #: Mark of what a draft leaves to a person.
 OPEN = "?"
-#: Kinds that a word in the name of a column tells.
-WORDS = {
-    "lat": "latitude",
-    "latitude": "latitude",
-    "lon": "longitude",
-    "longitude": "longitude",
-    "hour": "cyclic",
-    "weekday": "cyclic",
-    "month": "cyclic",
-    "date": "date",
-    "since": "date",
-}
-#: Kinds that a type tells: the first that holds.
-TYPED_KINDS = {
-    "flag": types.is_bool_dtype,
-    "date": types.is_datetime64_any_dtype,
-    "integer": types.is_integer_dtype,
-    "number": types.is_numeric_dtype,
-    "category": bool,
+#: Patterns of names with types, in small letters: the first that is found is the kind.
+KIND_PATTERNS = {
+    "flag": r" bool\w*$",
+    "latitude": r"\blat(itude)?\b",
+    "longitude": r"\b(lon|lng|longitude)\b",
+    "cyclic": r"\b(hour|weekday|month)\b",
+    "date": r"\b(date|birthday|since)\b| datetime64",
+    "integer": r" u?int\d+\S*$",
+    "number": r" (float|double|decimal)\S*$",
+    "category": "",
 }
 
 Rules = Mapping[str, Mapping[str, Any]]
@@ -156,7 +145,13 @@ class Schema(TransformerMixin, BaseEstimator):
         for name, dtype in dtypes.items():
             if IDENTIFIER.fullmatch(str(name)):
                 continue
-            kind = _guess_kind(str(name), dtype)
+            words = f"{name} {dtype}".lower().replace("_", " ")
+            kinds = [
+                kind
+                for kind, pattern in KIND_PATTERNS.items()
+                if re.search(pattern, words)
+            ]
+            kind = kinds[0]
             spec = inspect.getfullargspec(KINDS[kind])
             required = spec.args[: len(spec.args) - len(spec.defaults or ())]
             rules[name] = {"kind": kind, **dict.fromkeys(required, OPEN)}
@@ -195,14 +190,13 @@ class Schema(TransformerMixin, BaseEstimator):
         for name, column in _make_columns(self.columns).items():
             count = names.count(name)
             if count != 1:
-                hint = "" if count else suggestion(str(name), map(str, names))
+                hint = suggestion(str(name), map(str, names)) if count == 0 else ""
                 raise ValueError(
                     f"X must be a DataFrame with one column {name!r}, has {count}{hint}"
                 )
-            cells = X[name]
-            numbers = np.array([column.read(cell) for cell in cells], np.float64)
-            is_there = cells.notna() & np.isfinite(numbers)
-            blocks.append(column.encode(np.where(is_there, numbers, math.nan)))
+            numbers = np.array([read_cell(column.read, cell) for cell in X[name]])
+            numbers[np.isinf(numbers)] = math.nan
+            blocks.append(column.encode(column.spread(numbers)))
         return np.column_stack(blocks)
 
     def inverse_transform(self, X: ArrayLike) -> pd.DataFrame:
@@ -218,20 +212,17 @@ class Schema(TransformerMixin, BaseEstimator):
         DataFrame with k rows
             One column for each of the schema, and of a category for each of its levels.
         """
-        columns = _make_columns(self.columns)
-        places = check_array(X, ensure_all_finite=False).T
-        n_columns = len(self.get_feature_names_out())
-        if len(places) != n_columns:
-            raise ValueError(
-                f"X must have {n_columns} columns, as transform returns them, got "
-                f"{len(places)}"
-            )
+        names = self.get_feature_names_out()
+        # pandas refuses another number of columns.
+        places = pd.DataFrame(np.asarray(X, np.float64), columns=names)
+        rows = iter(places.to_numpy().T)
         parts = []
-        for name, column in columns.items():
-            n_places = len(column.suffixes)
-            cells = column.decode(*places[:n_places])
-            places = places[n_places:]
-            part = pd.DataFrame(cells if isinstance(cells, dict) else {"": cells})
+        for name, column in _make_columns(self.columns).items():
+            block = [next(rows) for _ in column.suffixes]
+            cells = column.write(*column.decode(block))
+            if not isinstance(cells, dict):
+                cells = {"": cells}
+            part = pd.DataFrame(cells)
             parts.append(part.add_prefix(str(name)))
         return pd.concat(parts, axis=1)
 
@@ -243,14 +234,6 @@ class Schema(TransformerMixin, BaseEstimator):
             for suffix in column.suffixes
         ]
         return np.array(names, dtype=object)
-
-
-def _guess_kind(name: str, dtype: Any) -> str:
-    """Guess a kind from the words of a name, else from a type."""
-    for word in re.split(r"[\W_]+", name.lower()):
-        if word in WORDS:
-            return WORDS[word]
-    return next(kind for kind, is_type in TYPED_KINDS.items() if is_type(dtype))
 
 
 def _make_columns(rules: Rules) -> dict[str, Column]:
