@@ -75,8 +75,8 @@ def number(
         raise ValueError(
             f"low={low!r} must be below high={high!r}, both finite numbers"
         )
-    if log and low <= 0:
-        raise ValueError(f"log: true needs low above 0, got {low!r}; take asinh: true")
+    if log and (asinh or low <= 0):
+        raise ValueError(f"log: true needs low={low!r} above 0; else take asinh alone")
     if decimal not in DECIMALS:
         raise ValueError(f"decimal={decimal!r} must be {' or '.join(DECIMALS)}")
     if not (is_positive(weight) and weight <= LENGTH):

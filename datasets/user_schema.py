@@ -32,6 +32,9 @@ KIND_PATTERNS = {
     "category": "",
 }
 
+#: Kinds whose cells may have a decimal mark.
+NUMERIC = ("number", "cyclic", "latitude", "longitude")
+
 Rules = Mapping[str, Mapping[str, Any]]
 
 
@@ -155,7 +158,7 @@ class Schema(TransformerMixin, BaseEstimator):
             spec = inspect.getfullargspec(KINDS[kind])
             required = spec.args[: len(spec.args) - len(spec.defaults or ())]
             rules[name] = {"kind": kind, **dict.fromkeys(required, OPEN)}
-            if decimal != "point" and kind in ("number", "latitude", "longitude"):
+            if decimal != "point" and kind in NUMERIC:
                 rules[name]["decimal"] = decimal
         return rules
 

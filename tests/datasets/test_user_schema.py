@@ -195,7 +195,7 @@ def test_a_draft_has_no_bounds_and_no_identifiers():
         "plan": {"kind": "category", "levels": "?"},
         "joined": {"kind": "date", **bounds},
         "birth_date": {"kind": "date", **bounds},
-        "Hour": {"kind": "cyclic", "period": "?"},
+        "Hour": {"kind": "cyclic", "period": "?", **comma},
         "home_lat": {"kind": "latitude", **bounds, **comma},
         "home_lon": {"kind": "longitude", **bounds, "latitude": "?", **comma},
     }
