@@ -23,6 +23,10 @@ from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.checks import check_grid_integers, check_positive, check_type
 from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
 
+#: Records whose sums fit int64 if they are in parts of a step: a coordinate of a
+#: difference is at most two half-widths, 2**33 parts.
+MAX_WEIGHTED = 1 << 29
+
 
 class ClippedPoints(View):
     """One replicate's points, clipped to a ball around the domain's midpoint.
@@ -54,6 +58,8 @@ class ClippedPoints(View):
     is_filtered : bool
         Whether :meth:`filter_farthest` was called: a record then changes the remaining
         points by a replacement.
+    parts : int
+        Parts of a grid step that exact sums are in: 2**16 where rows have weights.
     """
 
     def __init__(
@@ -64,6 +70,12 @@ class ClippedPoints(View):
         super().__init__(curator)
         check_positive("radius", radius, ", in half-widths")
         self.n_remaining = self.n_points
+        self.parts = SCALE // self.count_unit
+        if self.parts > 1 and self.n_points > MAX_WEIGHTED:
+            raise ValueError(
+                f"n={self.n_points} records with weights must be at most "
+                f"{MAX_WEIGHTED}, so that sums fit int64"
+            )
         self.radius = min(radius, math.sqrt(self.n_features))
         self.uncompressed_radius = self.radius * curator.scale.linear_part
         # A zoom has clipped the points to this ball already, but for rounding, and they
@@ -107,9 +119,9 @@ class ClippedPoints(View):
         self.n_remaining = math.floor(fraction * self.n_remaining)
         # A copy: every later pass computes the distances to them.
         centers = centers.copy()
-        self._remaining = farthest(
-            self._all, self._remaining, centers, self.n_remaining
-        )
+        # Of rows with weights, whose unit is a part of a record, it is the weight.
+        weight = self.n_remaining * self.parts
+        self._remaining = farthest(self._all, self._remaining, centers, weight)
         self.is_filtered = True
 
     def histogram_noise(
