@@ -53,8 +53,9 @@ class StabilityHistogram:
     holds n without it; the v of all cells add up to 1 at most. Write u(m, t) for minus
     the logarithm of the probability that the noisy count of m records is below t. Let g
     be ``-log(1 - delta)`` over ``max_changed_cells``, so that ``u(1, T) <= g`` for the
-    threshold T. For n < 1 the cell has the least threshold T(n), of at least T, with
-    ``u(n, T(n)) <= n g``. It falls with n; an empty cell has none.
+    threshold T (and a delta up to 1/2). For n < 1 the cell has the least threshold
+    T(n), of at least T, with ``u(n, T(n)) <= n g``. It falls with n; an empty cell has
+    none.
 
     Let both neighbors release the cell from T(n) on: that costs what the noise does.
     The one with the record releases it from T(n + v) on. So it must not be between the
