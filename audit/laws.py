@@ -560,8 +560,9 @@ class HistogramLaw(Law):
     ) -> np.ndarray:
         """Find the thresholds of noisy counts before they are rounded to the grid."""
         counts = np.asarray(counts, float)
-        thresholds = np.full(len(counts), self.mechanism.threshold)
-        for i in np.flatnonzero(counts < 1):
+        # A cell that does not occur is never released.
+        thresholds = np.where(counts > 0, self.mechanism.threshold, math.inf)
+        for i in np.flatnonzero((counts > 0) & (counts < 1)):
             thresholds[i] = self.mechanism.find_threshold(counts[i], self.is_secure)
         return np.maximum(thresholds, values.min_count) - 0.5 / SCALE
 
