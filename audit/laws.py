@@ -548,10 +548,9 @@ class HistogramLaw(Law):
     @property
     def _stddev(self) -> float:
         """Standard deviation of the noise that is drawn, in records."""
-        stddev = self.mechanism.stddev
         if self.is_secure:
-            return (math.ceil(stddev * SCALE) + ROUNDING) / SCALE
-        return stddev
+            return (math.ceil(self.mechanism.stddev * SCALE) + ROUNDING) / SCALE
+        return self.mechanism.stddev
 
     def _find_thresholds(
         self,

@@ -58,9 +58,9 @@ class StabilityHistogram:
     none.
 
     Let both neighbors release the cell from T(n) on: that costs what the noise does.
-    The one with the record releases it from T(n + v) on. So it must not be between the
-    two, which has the exponent ``x = u(n + v, T(n + v)) - u(n + v, T(n))``. These are at
-    most v g, and all of them g, for every spread:
+    The one with the record releases it from T(n + v) on. Its noisy count must not be
+    between the two: the exponent of that is ``x = u(n + v, T(n + v)) - u(n + v,
+    T(n))``. It is at most v g; for every spread they are at most g together:
 
     - If n + v <= 1 and T(n) > T, then ``x <= (n + v) g - u(n, T(n)) = v g``.
     - If n < 1 < n + v and T(n) > T, let L(m) be u(m, T), and k the slope of log L at 1.
@@ -98,8 +98,8 @@ class StabilityHistogram:
         """Smallest noisy count to release, in records."""
         # Noise is rounded to the grid: a count half a step below the threshold could be
         # rounded up to it. Secure noise has a slightly larger scale.
-        stddev = float(Gaussian.secure_scale(self.stddev * SCALE)) / SCALE
-        return 1 + stddev * quantile(self.delta, self.max_changed_cells) + 0.5 / SCALE
+        margin = self._secure_stddev * quantile(self.delta, self.max_changed_cells)
+        return 1 + margin + 0.5 / SCALE
 
     def find_threshold(self, count: float, is_secure: bool = False) -> float:
         """Smallest noisy count to release of a cell, by its exact count, in records.
@@ -118,8 +118,7 @@ class StabilityHistogram:
         if count <= 0:
             return math.inf
         # The scale of the noise itself: a larger one would not do.
-        scale = self.stddev * SCALE
-        stddev = float(Gaussian.secure_scale(scale)) / SCALE if is_secure else self.stddev
+        stddev = self._secure_stddev if is_secure else self.stddev
         margin = stddev * quantile(self.delta, self.max_changed_cells / count)
         return max(self.threshold, count + margin + 0.5 / SCALE)
 
@@ -185,6 +184,11 @@ class StabilityHistogram:
             cells.append(cells_at(selected))
             large_counts.append(noisy[selected])
         return [ReleasedCells(np.concatenate(cells), np.concatenate(large_counts))]
+
+    @property
+    def _secure_stddev(self) -> float:
+        """Standard deviation of secure noise, in records."""
+        return float(Gaussian.secure_scale(self.stddev * SCALE)) / SCALE
 
     @property
     def _noise(self) -> Gaussian:

@@ -4,6 +4,7 @@ Queries are on all points or on the remaining ones. At first these are all point
 :meth:`ClippedPoints.filter_farthest` keeps those that are farthest from released
 centers. A record that is present or not (zero-out adjacency) then changes the remaining
 points by one replacement: without the record the next farthest point takes its place.
+Where rows have weights, the weight that a record had goes to the next farthest rows.
 So sensitivities of queries on the remaining points are those of a replacement. The
 queries are in :mod:`pkm.privacy.queries.clipped_queries`.
 """
@@ -109,6 +110,12 @@ class ClippedPoints(View):
         function of the multiset of points. Nothing is released. If two data sets differ
         by one record, or by one replacement, the records that are kept of them differ
         by at most one replacement: a record more shifts the ranks after it by one.
+
+        Where rows have weights, that much weight is kept, and a part of the last row.
+        Let two data sets share rows, and each have others that weigh one record at
+        most. Each keeps the shared rows up to a rank, and some of its own. The one that
+        keeps fewer shared rows keeps that much more of its own. So what either has
+        alone of the kept rows weighs one record at most.
         """
         self.check_positions(centers)
         if not 0 < fraction < 1:

@@ -11,6 +11,11 @@ L2 sensitivities, in records and half-widths of the domain:
   squared diameter.
 
 The first two are on the remaining points of :class:`ClippedPoints`, the others on all.
+
+Where rows have weights, those of a record add up to 1 at most. Every answer is a sum
+over rows that is linear in the weights, or rounded toward zero row by row. So a record
+changes it by an average of what whole records do, and all bounds hold. Linear sums are
+exact, in parts of a grid step; the released ones are rounded after the noise.
 """
 
 import math
@@ -127,8 +132,8 @@ class BucketSums(Query):
     -----
     Its part is ``sums`` (b, d), int64, in grid steps. A record adds at most the radius
     to one sum; a replacement takes that much from a sum and adds that much to the same
-    or another one. The L2 sensitivity, for the scale of the noise, is
-    :meth:`ClippedPoints.sum_sensitivity`.
+    or another one. So it is for the parts of a record in several sums. The L2
+    sensitivity, for the scale of the noise, is :meth:`ClippedPoints.sum_sensitivity`.
     """
 
     label = "bucket_sums"
