@@ -111,7 +111,7 @@ class StabilityHistogram:
         --------
         >>> noise = StabilityHistogram(10.0, 1e-6)
         >>> [round(noise.find_threshold(count), 1) for count in (1, 0.5, 1e-4)]
-        [48.5, 49.4, 63.4]
+        [48.5, 49.4, 63.6]
         """
         if count >= 1:
             return self.threshold
