@@ -444,7 +444,7 @@ def add_persons(pair: Pair, rng: Rng) -> Pair:
     sample_weight = None
     if groups is None or rng.random() < 0.3:
         sample_weight = rng.choice([0.0, 0.3, 1.0, rng.random()], n)
-    if groups is not None and rng.random() < 0.5:
+    if groups is not None and rng.random() < 0.25:
         scattered = rng.integers(-SCALE, SCALE, rows.shape)
         is_own = groups == groups[pair.index]
         rows = np.where(is_own[:, None], scattered, rows)
