@@ -443,9 +443,11 @@ def move_record(
 def add_persons(pair: Pair, rng: Rng) -> Pair:
     """Give the rows of a pair persons, weights, or both.
 
-    Persons have one row or some. That of the record has half of all rows at times.
+    Persons have one row or some. That of the record has half of all rows at times, or
+    has them anywhere, as in a cell each.
     """
     n = len(pair.rows)
+    rows = pair.rows
     groups = None
     if rng.random() < 0.8:
         groups = rng.integers(n, size=n)
@@ -456,7 +458,11 @@ def add_persons(pair: Pair, rng: Rng) -> Pair:
     sample_weight = None
     if groups is None or rng.random() < 0.3:
         sample_weight = rng.choice([0.0, 0.3, 1.0, rng.random()], n)
-    return replace(pair, groups=groups, sample_weight=sample_weight)
+    if groups is not None and rng.random() < 0.25:
+        scattered = rng.integers(-SCALE, SCALE, rows.shape)
+        is_own = groups == groups[pair.index]
+        rows = np.where(is_own[:, None], scattered, rows)
+    return replace(pair, rows=rows, groups=groups, sample_weight=sample_weight)
 
 
 def _replace_rows(

@@ -77,6 +77,7 @@ def vector_sensitivity(
     length: float,
     n_entries: int,
     unit: Any = 1.0,
+    parts: int = 1,
 ) -> Sensitivity:
     """Sensitivity of an answer that changes by a vector of L2 norm at most ``length``.
 
@@ -86,7 +87,8 @@ def vector_sensitivity(
     (6.0, 3.0, 3.0)
     """
     # L1 is at most sqrt(n) times L2, by the Cauchy-Schwarz inequality.
-    return Sensitivity(math.sqrt(n_entries) * length, length, length, unit=unit)
+    l1 = math.sqrt(n_entries) * length
+    return Sensitivity(l1, length, length, unit=unit, parts=parts)
 
 
 ONE_COUNT = entries_sensitivity(1)
