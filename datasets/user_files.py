@@ -49,7 +49,7 @@ class Table(NamedTuple):
         A row with a missing, NaN or infinite value is a null record: NaN throughout.
     labels : ndarray of int64, shape (n,), or None
         Numbers of the classes.
-    groups : Series of shape (n,), or None
+    groups : Series or ndarray of shape (n,), or None
         Persons of the rows.
     layout : str
         In words, what was found out about a text file; empty for others.
@@ -57,7 +57,7 @@ class Table(NamedTuple):
 
     points: np.ndarray
     labels: np.ndarray | None
-    groups: "Series | None"
+    groups: "Series | np.ndarray | None"
     layout: str
 
 
@@ -81,14 +81,14 @@ def read(
         X or points.
     columns : sequence of str or int, optional
         The features, by name, or by number from 0 where no name is that number.
-        Default: all but `label`.
+        Default: all but `label` and `groups`.
     label : str or int, optional
         Column of the class; of an ``.npz`` file also the name of an array of one
         dimension.
     decimal : {"point", "comma"}, optional
         Decimal mark of a text file. Default: it is found out.
     groups : str or int, optional
-        Column of the person, integers or texts. It is no feature.
+        Column or array of the person, as of `label`: integers or texts.
 
     Returns
     -------
@@ -121,8 +121,7 @@ def read(
         kind = suffix[1:].upper()
         raise ValueError(f"{path}: cannot be read as {kind}: {error}") from error
     try:
-        persons, content = _take_persons(content, groups)
-        points, classes = _select(content, columns, label)
+        points, classes, persons = _select(content, columns, label, groups)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     points = check_table(points, str(path))
@@ -220,55 +219,44 @@ def _read_parquet(files: Sequence[Path]) -> "DataFrame":
     return pd.concat(tables, ignore_index=True)
 
 
-def _take_persons(
-    content: "DataFrame | np.ndarray | dict[str, np.ndarray]",
-    groups: Column | None,
-) -> "tuple[Series | None, Any]":
-    """Take the column of persons out of a file's content."""
-    import pandas as pd
-
-    if groups is None:
-        return None, content
-    if isinstance(content, dict):
-        content = _choose_array(content)
-    table = pd.DataFrame(content)
-    column = _find_column(table, groups)
-    return table[column], table.drop(columns=column)
-
-
 def _select(
     content: "DataFrame | np.ndarray | dict[str, np.ndarray]",
     columns: Sequence[Column] | None,
     label: Column | None,
-) -> "tuple[np.ndarray, Series | np.ndarray | None]":
-    """Select points, not yet checked, and classes of a file's content."""
+    groups: Column | None,
+) -> "tuple[np.ndarray, Series | np.ndarray | None, Series | np.ndarray | None]":
+    """Select points, not yet checked, classes and persons of a file's content."""
     import pandas as pd
 
-    classes = None
+    # What is no feature, by name: other arrays of an archive, and columns.
+    others: dict[Column | None, Any] = {}
     if isinstance(content, dict):
-        if label in content:
-            classes = content[label]
-            label = None
+        others.update(content)
         content = _choose_array(content)
+    wanted = [name for name in (label, groups) if name not in (None, *others)]
     is_array = isinstance(content, np.ndarray)
-    if is_array and columns is None and label is None:
-        return content, classes
+    if is_array and columns is None and not wanted:
+        return content, others.get(label), others.get(groups)
+
     table = pd.DataFrame(content)
-    features = None if columns is None else _find_columns(table, columns)
-    if label is not None:
-        label = _find_column(table, label)
-        classes = table[label]
-        table = table.drop(columns=label)
-    if features is not None:
-        if label in features:
-            raise ValueError(f"columns={features} should not name the label {label!r}")
-        table = table[features]
+    taken = {name: _find_column(table, name) for name in wanted}
+    others.update({name: table[column] for name, column in taken.items()})
+    features = table.drop(columns=list(taken.values()))
+    if columns is not None:
+        names = _find_columns(table, columns)
+        for name, column in taken.items():
+            if column in names:
+                role = "label" if name == label else "column of persons"
+                raise ValueError(
+                    f"columns={names} should not name the {role} {column!r}"
+                )
+        features = table.loc[:, names]
     elif not is_array:
-        _refuse_identifiers(table)
+        _refuse_identifiers(features)
     if not len(table):
-        names = ", ".join(map(str, table.columns))
+        names = ", ".join(map(str, features.columns))
         raise ValueError(f"there is a header ({names}) but no point below it")
-    return _to_numbers(table), classes
+    return _to_numbers(features), others.get(label), others.get(groups)
 
 
 def _choose_array(arrays: dict[str, np.ndarray]) -> np.ndarray:

@@ -66,7 +66,7 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         X: ArrayLike | RowsLike,
         y: object = None,
         *,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
         sample_weight: ArrayLike | None = None,
         max_weight: float = 1.0,
         account: PrivacyAccountant | None = None,
@@ -96,8 +96,12 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
 
             Without a ``random_state`` noise comes from the operating system's entropy.
         y : ignored
-        groups : array-like of shape (n,), optional
-            Person of every row, as integers or texts; a null is a person of one row.
+        groups : array-like of shape (n,), or str, optional
+            Person of every row, as integers or texts; a null is a person of one row. Or
+            the name of a column of a frame, a Parquet file or an Arrow table, which is
+            then no feature; or a ``dask.array`` with the chunks of X. Such ids are read
+            in blocks, with 12 bytes of memory for each person.
+
             Neighbors then differ in all rows of one person, and n is the number of
             persons. A row of a person with m rows weighs 1 / m, so that the cost is an
             average over persons. Methods with queries that are no sums refuse groups
@@ -142,14 +146,15 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
                 "keeps n secret: leave progress out"
             )
         names = feature_names(X)
+        if isinstance(groups, str):
+            names = [name for name in names if name != groups]
         weigh = partial(
             weigh_rows,
-            groups=groups,
             sample_weight=sample_weight,
             max_weight=max_weight,
         )
         with open_unchanged(X) as source:
-            points, bounds = read_points(self, source, weigh)
+            points, bounds = read_points(self, source, groups, weigh)
             if isinstance(points, Blocks | DaskPoints):
                 points = replace(points, progress=progress)
             seed, secure = self._draw_seed()
@@ -188,7 +193,13 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         **kwargs: Any,
     ) -> np.ndarray:
         """Fit, then predict the same rows, which must be finite."""
-        # `fit` refuses what it does not take, such as weights.
+        groups = kwargs.get("groups")
+        if isinstance(groups, str):
+            raise ValueError(
+                f"groups={groups!r} names a column of X, which is no feature: call "
+                "fit, then predict with the other columns"
+            )
+        # `fit` refuses what it does not take.
         return self.fit(X, account=account, **kwargs).predict(X)
 
     def _warn_large_delta(self, n_points: int) -> None:

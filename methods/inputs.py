@@ -12,8 +12,9 @@ from scipy.sparse import issparse
 
 from pkm.compute import Points
 from pkm.compute.storage.blocks import Blocks, array_blocks
-from pkm.compute.storage.dask_points import DaskPoints
+from pkm.compute.storage.dask_points import DaskPoints, count_chunks
 from pkm.compute.storage.grid_file import GridFile, is_grid_file, open_grid
+from pkm.compute.storage.persons import count_persons, make_type_error
 from pkm.compute.storage.points import RowWeights
 from pkm.methods.contract import ClusteringMethod
 from pkm.methods.weights import weigh_rows
@@ -31,8 +32,11 @@ from pkm.row_blocks import (
 
 FLOAT64_BYTES = 8
 
-#: From the number of rows to their weights; None where each is one record.
-Weigh = Callable[[int], RowWeights | None]
+#: Persons of rows: ids in memory, a column of X by name, or a dask.array.
+Groups = ArrayLike | str | None
+#: From the number of rows and ids in memory to weights; None where each row is one
+#: record.
+Weigh = Callable[[int, ArrayLike | None], RowWeights | None]
 
 GridPoints = Points | Blocks | DaskPoints
 Bounds = tuple[np.ndarray, np.ndarray]
@@ -42,30 +46,94 @@ Bounds = tuple[np.ndarray, np.ndarray]
 def read_points(
     method: ClusteringMethod,
     X: ArrayLike | RowsLike,
+    groups: Groups = None,
     weigh: Weigh = weigh_rows,
 ) -> tuple[GridPoints, Bounds]:
-    """Check points in their own units; return them on the grid, and its bounds."""
+    """Check points in their own units; return them on the grid, and its bounds.
+
+    Ids that are no array in memory are read in a pass of their own, and again with the
+    rows.
+    """
     if is_grid_file(X):
         file = open_grid(cast("str | GridFile", X))
-        if weigh(file.n_rows) is not None:
+        if groups is not None or weigh(file.n_rows, None) is not None:
             raise ValueError(
                 f"groups and sample_weight are not supported for {file.path}, whose "
                 "null records are left out: give the array or the Parquet file itself"
             )
         return _read_grid(method, file)
-    rows = row_blocks(X)
+    _refuse_feature(X, groups)
+    column = groups if isinstance(groups, str) else None
+    rows = row_blocks(X, column)
     if rows is None:
-        return _quantize(method, as_matrix(X), weigh)
+        X, groups = _take_ids(X, groups)
+        return _quantize(method, as_matrix(X), groups, weigh)
     if not method.supports_chunks:
-        return _quantize(method, as_matrix(_materialize(method, X, rows)), weigh)
+        if column is not None:
+            raise ValueError(
+                f"groups={column!r} is read in blocks, and {type(method).__name__} "
+                "needs all points at once: give arrays of the rows and of their ids"
+            )
+        return _quantize(
+            method, as_matrix(_materialize(method, X, rows)), groups, weigh
+        )
     bounds = _check_rows(method, rows)
-    weights = weigh(rows.n_rows)
     kept = method.needs_remainders
+    persons = None
     if is_dask_array(X):
         points = DaskPoints.quantize(X, *bounds, keep_remainders=kept)
+        if is_dask_array(groups):
+            points = replace(points, ids=_divide_ids(groups, points.sizes))
+            persons = count_chunks(points.ids, points.sizes)
     else:
         points = Blocks.quantize(rows, *bounds, keep_remainders=kept)
+        if column is not None:
+            persons = count_persons(rows.ids(), f"groups={column!r}")
+    in_memory = None if persons else cast("ArrayLike | None", groups)
+    weights = weigh(rows.n_rows, in_memory)
+    if persons:
+        weights = replace(persons, row_units=weights.units if weights else None)
     return replace(points, weights=weights), bounds
+
+
+def _refuse_feature(X: object, groups: Groups) -> None:
+    """Refuse ids that are a column of a frame and a feature as well."""
+    name = getattr(groups, "name", None)
+    if name in feature_names(X):
+        raise ValueError(
+            f"groups is the column {name!r} of X, which is then a feature, too: drop "
+            f"it from X, or give groups={name!r}"
+        )
+
+
+def _take_ids(
+    X: ArrayLike | RowsLike, groups: Groups
+) -> tuple[ArrayLike | RowsLike, ArrayLike | None]:
+    """Take a column of ids that is named out of a pandas frame."""
+    if not isinstance(groups, str):
+        return X, groups
+    frame = cast("Any", X)
+    if not (is_pandas_frame(X) and groups in frame.columns):
+        listed = ", ".join(feature_names(X))
+        known = f"which has {listed}" if listed else "and X has no names"
+        raise ValueError(
+            f"groups={groups!r} should name a column of X, {known}: name one, or give "
+            "the ids of all rows"
+        )
+    return frame.drop(columns=groups), frame[groups]
+
+
+def _divide_ids(groups: Any, sizes: Sequence[int]) -> list[Any]:
+    """Delayed chunks of a dask.array of ids, beside chunks of rows."""
+    if groups.chunks != (tuple(sizes),):
+        raise ValueError(
+            f"groups of shape {groups.shape} in {groups.npartitions} chunks must have "
+            f"the chunks of the rows, {sum(sizes)} in {len(sizes)}: give "
+            "groups.rechunk((X.chunks[0],))"
+        )
+    if groups.dtype.kind == "f":
+        raise make_type_error("groups", groups.dtype.name)
+    return groups.to_delayed().ravel().tolist()
 
 
 def resolve_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
@@ -150,13 +218,14 @@ def _show_bounds(bounds: object) -> str:
 def _quantize(
     method: ClusteringMethod,
     X: np.ndarray,
+    groups: ArrayLike | None,
     weigh: Weigh,
 ) -> tuple[Points | Blocks, Bounds]:
     """Points (n, d) in memory on the grid, and its bounds."""
     claim = method.claim
     n, d = X.shape
     bounds = resolve_bounds(method, d)
-    weights = weigh(n)
+    weights = weigh(n, groups)
     if bounds is None:
         refuse_null(count_null(X))
         bounds = _widen(X.min(axis=0), X.max(axis=0))

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pkm.compute import SCALE
-from pkm.compute.storage.points import RowWeights
+from pkm.compute.storage.persons import make_type_error
+from pkm.compute.storage.points import RowWeights, multiply_units
 
 
 def weigh_rows(
@@ -60,8 +61,8 @@ def weigh_rows(
         units[has_person] = SCALE // sizes[codes[has_person]]
         n_persons = len(sizes) + n_rows - int(has_person.sum())
     if sample_weight is not None:
-        shares = _read_shares(sample_weight, n_rows, max_weight)
-        units = (units * shares).astype(np.int32)
+        given = _read_units(sample_weight, n_rows, max_weight)
+        units = multiply_units(units, given)
     return RowWeights(units, n_persons)
 
 
@@ -96,18 +97,15 @@ def _is_null(person: Any) -> bool:
 
 def _refuse_float(kind: type) -> None:
     if issubclass(kind, float | np.floating):
-        raise ValueError(
-            f"groups are of type {kind.__name__}, and persons must be integers or "
-            "texts: floats may be rounded, convert them"
-        )
+        raise make_type_error("groups", kind.__name__)
 
 
-def _read_shares(
+def _read_units(
     sample_weight: ArrayLike,
     n_rows: int,
     max_weight: float,
 ) -> np.ndarray:
-    """Weights over their bound, float64 in [0, 1]."""
+    """Weights over their bound, in units of 2**-16 records, int32."""
     weights = np.asarray(sample_weight)
     if weights.shape != (n_rows,) or weights.dtype.kind not in "biuf":
         raise ValueError(
@@ -117,4 +115,4 @@ def _read_shares(
     if not (np.isfinite(max_weight) and max_weight > 0):
         raise ValueError(f"max_weight={max_weight!r} must be positive and finite")
     shares = weights / max_weight
-    return np.nan_to_num(np.clip(shares, 0.0, 1.0))
+    return (SCALE * np.nan_to_num(np.clip(shares, 0.0, 1.0))).astype(np.int32)

@@ -7,11 +7,12 @@ a time, whatever the number of rows.
 import glob
 import mmap
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ BATCHES_AHEAD = 2
 PARQUET = (".parquet", ".pq")
 #: Size, times of writing and of any change, and inode of a file.
 Stamp = tuple[int, int, int, int]
+Block = TypeVar("Block", bound=Sized)
 #: Advice for columns that are not numeric.
 ENCODING = "encode texts as numbers, and dates as days since a public one"
 #: Advice for rows that can be read only once.
@@ -39,6 +41,17 @@ READ_TWICE_ADVICE = (
 
 class ChangedRows(ValueError):
     """Rows differ from those of an earlier pass."""
+
+
+@dataclass(frozen=True, eq=False)
+class IdentifiedBlock:
+    """Rows (m, d) and the ids of their persons, an Arrow array (m,)."""
+
+    rows: np.ndarray
+    ids: Any
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +70,10 @@ class RowBlocks:
     stamps : mapping of str to tuple, optional
         Of the files behind the rows, by path (:func:`read_stamp`): they are compared in
         every pass.
+    read_identified : callable, optional
+        Starts a pass over :class:`IdentifiedBlock`, where rows have ids.
+    read_ids : callable, optional
+        Starts a pass over the ids alone.
 
     Examples
     --------
@@ -72,6 +89,8 @@ class RowBlocks:
     read: Callable[[], Iterator[np.ndarray]]
     name: str = "X"
     stamps: dict[str, Stamp] = field(default_factory=dict)
+    read_identified: Callable[[], Iterator[IdentifiedBlock]] | None = None
+    read_ids: Callable[[], Iterator[Any]] | None = None
 
     @property
     def block_size(self) -> int:
@@ -94,16 +113,31 @@ class RowBlocks:
         ValueError
             If a block is no matrix of real numbers with that many columns.
         """
+        check = partial(checked_block, n_columns=self.n_columns, name=self.name)
+        for array in self._complete(lambda: map(check, self.read())):
+            for start in range(0, len(array), self.block_size):
+                yield array[start : start + self.block_size]
+
+    def identified_blocks(self) -> Iterator[IdentifiedBlock]:
+        """Read all rows once with the ids of their persons; see :meth:`blocks`."""
+        assert self.read_identified is not None, "rows have no ids"
+        return self._complete(self.read_identified)
+
+    def ids(self) -> Iterator[Any]:
+        """Read the ids of all rows once, as Arrow arrays; see :meth:`blocks`."""
+        assert self.read_ids is not None, "rows have no ids"
+        return self._complete(self.read_ids)
+
+    def _complete(self, read: Callable[[], Iterable[Block]]) -> Iterator[Block]:
+        """Read all blocks once; refuse changed files, and another number of rows."""
         self._check_stamps()
         n_read = 0
         try:
-            for block in self.read():
-                array = checked_block(block, self.n_columns, self.name)
-                n_read += len(array)
+            for block in read():
+                n_read += len(block)
                 if n_read > self.n_rows:
                     break
-                for start in range(0, len(array), self.block_size):
-                    yield array[start : start + self.block_size]
+                yield block
         except (OSError, ValueError):
             # A file that has changed cannot be read as the one that was opened: that is
             # the reason.
@@ -138,7 +172,7 @@ RowsLike = str | PathLike[str] | RowBlocks | ArrowStream
 """Sources that are read in blocks, besides mapped arrays and Arrow datasets."""
 
 
-def row_blocks(source: Any) -> RowBlocks | None:
+def row_blocks(source: Any, ids: str | None = None) -> RowBlocks | None:
     """Open a source of rows as blocks.
 
     Parameters
@@ -148,6 +182,9 @@ def row_blocks(source: Any) -> RowBlocks | None:
         ``"data/*.parquet"``; an array that is mapped from a file; a
         ``pyarrow.dataset.Dataset``; a ``dask.array``; whatever offers the Arrow stream
         protocol again and again, such as a polars frame or an Arrow table; RowBlocks.
+    ids : str, optional
+        Column of a Parquet file or an Arrow source with the ids of persons, which is no
+        feature.
 
     Returns
     -------
@@ -162,11 +199,22 @@ def row_blocks(source: Any) -> RowBlocks | None:
         If rows can be read only once.
     ValueError
         If a column is not numeric, files have different columns, or there are no rows.
+        If there is no such column of ids.
     """
+    rows = _open(source, ids)
+    if rows is not None and ids is not None and rows.read_ids is None:
+        raise ValueError(
+            f"groups={ids!r} should name a column, and {rows.name} has no names: give "
+            "the ids of all rows as an array"
+        )
+    return rows
+
+
+def _open(source: Any, ids: str | None) -> RowBlocks | None:
     if isinstance(source, RowBlocks):
         return source
     if isinstance(source, str | PathLike):
-        return _open_path(os.fspath(source))
+        return _open_path(os.fspath(source), ids)
     if isinstance(source, np.memmap):
         is_matrix = source.ndim == 2 and source.size
         return _open_mapped(source, "X") if is_matrix else None
@@ -176,10 +224,10 @@ def row_blocks(source: Any) -> RowBlocks | None:
     if is_dask_array(source):
         return _open_dask(source)
     if _is_instance(source, "pyarrow", "Dataset"):
-        return _open_dataset(source, "X")
+        return _open_dataset(source, "X", ids)
     is_pandas = type(source).__module__.split(".")[0] == "pandas"
     if hasattr(source, "__arrow_c_stream__") and not is_pandas:
-        return _open_stream(source)
+        return _open_stream(source, ids)
     return None
 
 
@@ -261,7 +309,7 @@ def _is_instance(source: object, package: str, name: str) -> bool:
     )
 
 
-def _open_path(path: str) -> RowBlocks:
+def _open_path(path: str, ids: str | None) -> RowBlocks:
     if path.lower().endswith(".npy"):
         return _open_npy(path)
     files = list_parquet_files(path)
@@ -276,7 +324,7 @@ def _open_path(path: str) -> RowBlocks:
     # Arrow's error of a damaged file is a ValueError.
     except (OSError, ValueError) as error:
         raise ValueError(f"path={path!r} cannot be read as Parquet: {error}") from error
-    return _open_dataset(source, path)
+    return _open_dataset(source, path, ids)
 
 
 def list_parquet_files(path: str) -> list[str]:
@@ -402,8 +450,8 @@ def _open_dask(array: Any) -> RowBlocks:
     return RowBlocks(n, d, read)
 
 
-def _open_dataset(source: "Dataset", name: str) -> RowBlocks:
-    """Return the blocks of an Arrow dataset; all of its columns are features."""
+def _open_dataset(source: "Dataset", name: str, ids: str | None) -> RowBlocks:
+    """Return the blocks of an Arrow dataset; all columns but the ids are features."""
     from pyarrow.dataset import ParquetFileFormat, ParquetFragmentScanOptions
 
     _check_files(source)
@@ -415,7 +463,8 @@ def _open_dataset(source: "Dataset", name: str) -> RowBlocks:
     return _open_batches(
         source.schema,
         source.count_rows,
-        lambda: source.to_batches(
+        lambda columns: source.to_batches(
+            columns=columns,
             batch_size=max(1, BLOCK_VALUES // len(source.schema.names)),
             batch_readahead=BATCHES_AHEAD,
             fragment_readahead=1,
@@ -423,10 +472,11 @@ def _open_dataset(source: "Dataset", name: str) -> RowBlocks:
         ),
         name,
         {path: read_stamp(path) for path in files},
+        ids,
     )
 
 
-def _open_stream(source: Any) -> RowBlocks:
+def _open_stream(source: Any, ids: str | None) -> RowBlocks:
     """Return the blocks of an Arrow stream, which is opened anew for every pass."""
     import pyarrow as pa
 
@@ -436,23 +486,44 @@ def _open_stream(source: Any) -> RowBlocks:
         # This is the first pass.
         return sum(batch.num_rows for batch in reader)
 
-    def open_batches() -> Iterable[pa.RecordBatch]:
+    def open_batches(columns: Sequence[str] | None) -> Iterable[pa.RecordBatch]:
         try:
-            return pa.RecordBatchReader.from_stream(source)
+            batches = pa.RecordBatchReader.from_stream(source)
         except Exception as error:
             raise _make_read_once_error(source) from error
+        return (batch.select(columns) if columns else batch for batch in batches)
 
-    return _open_batches(reader.schema, count_rows, open_batches, "X", {})
+    return _open_batches(
+        reader.schema,
+        count_rows,
+        open_batches,
+        "X",
+        {},
+        ids,
+    )
 
 
 def _open_batches(
     schema: "pa.Schema",
     count_rows: Callable[[], int],
-    open_batches: Callable[[], Iterable["pa.RecordBatch"]],
+    open_batches: Callable[[Sequence[str] | None], Iterable["pa.RecordBatch"]],
     name: str,
     stamps: dict[str, Stamp],
+    ids: str | None,
 ) -> RowBlocks:
-    """Return the blocks of Arrow's batches of rows."""
+    """Return the blocks of Arrow's batches of rows, read from columns that are named.
+
+    All columns are read where there are no ids: names may be there twice.
+    """
+    features = None
+    if ids is not None:
+        if schema.names.count(ids) != 1:
+            listed = ", ".join(schema.names)
+            raise ValueError(
+                f"groups={ids!r} should name one column of {name}: {listed}"
+            )
+        schema = schema.remove(schema.get_field_index(ids))
+        features = schema.names
     dtype = _choose_dtype(schema, name)
     d = len(schema.names)
     size = max(1, BLOCK_VALUES // d)
@@ -460,12 +531,31 @@ def _open_batches(
     if n == 0:
         raise ValueError(f"{name} must have one row or more, got 0")
 
-    def read() -> Iterator[np.ndarray]:
-        for batch in open_batches():
+    def read(columns: Sequence[str] | None) -> Iterator["pa.RecordBatch"]:
+        for batch in open_batches(columns):
             for start in range(0, batch.num_rows, size):
-                yield _to_rows(batch.slice(start, size), dtype)
+                yield batch.slice(start, size)
 
-    return RowBlocks(n, d, read, name, stamps)
+    def read_rows() -> Iterator[np.ndarray]:
+        return (_to_rows(batch, dtype) for batch in read(features))
+
+    plain = RowBlocks(n, d, read_rows, name, stamps)
+    if features is None:
+        return plain
+
+    def read_identified() -> Iterator[IdentifiedBlock]:
+        for batch in read([*features, ids]):
+            rows = _to_rows(batch.select(features), dtype)
+            yield IdentifiedBlock(rows, batch.column(ids))
+
+    def read_ids() -> Iterator["pa.Array"]:
+        return (batch.column(0) for batch in read([ids]))
+
+    return replace(
+        plain,
+        read_identified=read_identified,
+        read_ids=read_ids,
+    )
 
 
 def _choose_dtype(schema: "pa.Schema", name: str) -> np.dtype:

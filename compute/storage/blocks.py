@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast
 import numba
 import numpy as np
 
+from pkm.compute.storage.persons import Persons
 from pkm.compute.storage.points import Points, RowWeights, read_weights
-from pkm.row_blocks import RowBlocks
+from pkm.row_blocks import ChangedRows, RowBlocks
 
 #: What a function returns for a shard: sums are integer arrays.
 Arrays = tuple[np.ndarray, ...]
@@ -171,20 +172,21 @@ def _combine_all(results: Iterable[Arrays], combine: Combine) -> Arrays:
 
 
 class StreamedPoints:
-    """Base class of points that every pass reads again, with weights in memory.
+    """Base class of points that every pass reads again.
 
     Attributes
     ----------
     n_rows : int
     to_points : callable
         From rows that are read together to Points.
-    weights : RowWeights or None
-        Of the rows, in their order; None where each row is a record.
+    weights : RowWeights, Persons or None
+        Of the rows, in their order, or of persons whose ids are read with the rows;
+        None where each row is a record.
     """
 
     n_rows: int
     to_points: Callable[[Any], Points]
-    weights: RowWeights | None
+    weights: RowWeights | Persons | None
 
     @property
     def has_weights(self) -> bool:
@@ -226,8 +228,8 @@ class Blocks(StreamedPoints):
         Whether each pass shows a progress bar.
     in_memory : bool
         Whether the rows are in memory; there is then room for the points as well.
-    weights : RowWeights or None
-        Of the rows, in the order of the blocks.
+    weights : RowWeights, Persons or None
+        Of the rows, in the order of the blocks. Persons need RowBlocks with ids.
     """
 
     rows: Source
@@ -235,7 +237,7 @@ class Blocks(StreamedPoints):
     n_null: int | None = None
     progress: bool = False
     in_memory: bool = False
-    weights: RowWeights | None = None
+    weights: RowWeights | Persons | None = None
 
     @classmethod
     def quantize(
@@ -305,7 +307,10 @@ class Blocks(StreamedPoints):
         """Results of a function for the blocks, in their order."""
         n_threads = numba.get_num_threads()
         pending: deque[Future[Arrays]] = deque()
-        compute = partial(map_block, to_points=self.to_points, function=function)
+
+        def compute(block: Any, start: int) -> Arrays:
+            return function(self._to_points(block, start))
+
         # One block per thread; kernels start no threads of their own inside.
         threads = ThreadPoolExecutor(
             n_threads, initializer=numba.set_num_threads, initargs=(1,)
@@ -315,11 +320,11 @@ class Blocks(StreamedPoints):
             first = list(islice(blocks, 2))
             if len(first) == 1:
                 # To start threads takes longer than most single blocks.
-                advance(len(first[0]))
-                yield compute(first[0])
+                advance(self.n_rows)
+                yield compute(*first[0])
                 return
-            for block in chain(first, blocks):
-                pending.append(threads.submit(compute, block))
+            for block, start in chain(first, blocks):
+                pending.append(threads.submit(compute, block, start))
                 advance(len(block))
                 # Wait for the oldest result, to bound the number of blocks in memory.
                 if len(pending) > n_threads:
@@ -327,16 +332,28 @@ class Blocks(StreamedPoints):
             for future in pending:
                 yield future.result()
 
-    def _read(self) -> Iterator[Any]:
-        """Read all rows once, each block with its weights if there are any."""
+    def _read(self) -> Iterator[tuple[Any, int]]:
+        """Read all rows once, each block with the number of its first row."""
+        blocks = self.rows.blocks()
+        if isinstance(self.weights, Persons):
+            blocks = cast("RowBlocks", self.rows).identified_blocks()
         start = 0
-        for block in self.rows.blocks():
-            if self.weights is None:
-                yield block
-                continue
-            units = self.weights.units[start : start + len(block)]
-            yield WeightedBlock(block, self.weights._replace(units=units))
+        for block in blocks:
+            yield block, start
             start += len(block)
+
+    def _to_points(self, block: Any, start: int) -> Points:
+        """Points of a block that begins at a row, with their weights."""
+        if self.weights is None:
+            return self.to_points(block)
+        rows = slice(start, start + len(block))
+        if isinstance(self.weights, Persons):
+            given = self.weights.row_units
+            given = None if given is None else given[rows]
+            weights = self.weights.weigh(block.ids, given)
+            return self.to_points(WeightedBlock(block.rows, weights))
+        weights = self.weights._replace(units=self.weights.units[rows])
+        return self.to_points(WeightedBlock(block, weights))
 
     def persist(self) -> "Blocks | Shards":
         """Quantize the points once and keep them, if the rows are in memory.
@@ -357,8 +374,8 @@ class Blocks(StreamedPoints):
         squared_norms = np.empty(self.n_rows)
         weights = np.empty(self.n_rows, np.int32) if self.has_weights else None
         n_filled = 0
-        for block in self._read():
-            points = self.to_points(block)
+        for block, start in self._read():
+            points = self._to_points(block, start)
             block_rows = slice(n_filled, n_filled + len(points.rows))
             rows[block_rows] = points.rows
             squared_norms[block_rows] = points.squared_norms
@@ -393,6 +410,11 @@ def quantize_block(
     """Quantize a block of rows in a box."""
     if not isinstance(block, WeightedBlock):
         block = WeightedBlock(block, None)
+    if block.weights and len(block.weights.units) != len(block.rows):
+        raise ChangedRows(
+            f"a chunk of X has {len(block.rows)} rows, and {len(block.weights.units)} "
+            "weights or ids: all passes must read the same rows"
+        )
     points, _ = Points.quantize(
         block.rows,
         lower,

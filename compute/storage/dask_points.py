@@ -5,8 +5,9 @@ Dask runs the tasks of a worker that has died again, with the same results.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numba
@@ -21,6 +22,13 @@ from pkm.compute.storage.blocks import (
     count_null,
     quantize_block,
     total_array,
+)
+from pkm.compute.storage.persons import (
+    Persons,
+    count_ids,
+    draw_key,
+    make_persons,
+    merge_counts,
 )
 from pkm.compute.storage.points import Points, RowWeights
 from pkm.row_blocks import ChangedRows, checked_block
@@ -46,8 +54,11 @@ class DaskPoints(StreamedPoints):
     progress : bool
         Accepted as by :class:`pkm.compute.storage.blocks.Blocks`; dask shows its own
         progress.
-    weights : RowWeights or None
-        Of the rows, in the order of the chunks.
+    weights : RowWeights, Persons or None
+        Of the rows, in the order of the chunks, or of the persons of `ids`.
+    ids : sequence
+        Delayed arrays (m,) with the persons of the rows of each chunk; needed for
+        weights of persons.
     """
 
     chunks: Sequence[Any]
@@ -56,7 +67,8 @@ class DaskPoints(StreamedPoints):
     to_points: Callable[[WeightedBlock], Points]
     sizes: Sequence[int]
     progress: bool = False
-    weights: RowWeights | None = None
+    weights: RowWeights | Persons | None = None
+    ids: Sequence[Any] = ()
 
     @classmethod
     def quantize(
@@ -102,7 +114,6 @@ class DaskPoints(StreamedPoints):
         ValueError
             If a chunk is no matrix of real numbers with the columns of the array.
         """
-        from dask.base import compute
         from dask.delayed import delayed
 
         compute_chunk = partial(
@@ -113,14 +124,7 @@ class DaskPoints(StreamedPoints):
         )
         task = delayed(compute_chunk, pure=False)
         parts = list(map(task, self.chunks, self._divide_weights()))
-        combine_parts = delayed(partial(_combine_parts, combine=combine), pure=False)
-        # A tree of FAN_IN results per task: no task holds the results of all chunks.
-        while len(parts) > 1:
-            parts = [
-                combine_parts(parts[i : i + FAN_IN])
-                for i in range(0, len(parts), FAN_IN)
-            ]
-        ((totals, n_rows),) = compute(parts[0])
+        totals, n_rows = _reduce(parts, combine)
         if n_rows != self.n_rows:
             raise ChangedRows(
                 f"X has n={self.n_rows} rows, but its chunks have {n_rows}: call "
@@ -128,16 +132,86 @@ class DaskPoints(StreamedPoints):
             )
         return totals
 
-    def _divide_weights(self) -> list[RowWeights | None]:
-        """Weights of the rows of each chunk."""
+    def _divide_weights(self) -> list[Any]:
+        """Weights of the rows of each chunk; delayed where they are found by ids."""
         if self.weights is None:
             return [None] * len(self.chunks)
-        parts = np.split(self.weights.units, np.cumsum(self.sizes)[:-1])
-        return [self.weights._replace(units=units) for units in parts]
+        ends = np.cumsum(self.sizes)[:-1]
+        if isinstance(self.weights, RowWeights):
+            parts = np.split(self.weights.units, ends)
+            return [self.weights._replace(units=units) for units in parts]
+
+        from dask.delayed import delayed
+
+        given: list[Any] = [None] * len(self.ids)
+        if self.weights.row_units is not None:
+            given = np.split(self.weights.row_units, ends)
+        # A task of its own: each worker gets the persons once.
+        persons = delayed(
+            replace(self.weights, row_units=None),
+            traverse=False,
+            pure=False,
+        )
+        weigh = delayed(_weigh, pure=False)
+        return list(map(weigh, repeat(persons), self.ids, given))
 
     def persist(self) -> "DaskPoints":
         """These chunks: they stay where they are and are read again in every pass."""
         return self
+
+
+def count_chunks(ids: Sequence[Any], sizes: Sequence[int]) -> Persons:
+    """Count the rows of each person in delayed chunks of ids.
+
+    Parameters
+    ----------
+    ids : sequence
+        Delayed arrays (m,).
+    sizes : sequence of int
+        Numbers of rows of the chunks.
+
+    Raises
+    ------
+    ValueError
+        If a chunk has another number of ids, or they are neither integers nor texts.
+    """
+    from dask.delayed import delayed
+
+    key = draw_key()
+    count = delayed(partial(_count_chunk, key=key), pure=False)
+    (hashes, n_rows, n_null), _ = _reduce(list(map(count, ids, sizes)), merge_counts)
+    # A copy: what a task has returned may be read-only.
+    return make_persons((hashes, n_rows.copy(), n_null), key)
+
+
+def _count_chunk(ids: Any, size: int, key: np.ndarray) -> tuple[Arrays, int]:
+    """Count the rows of each person in a chunk of ids, and all rows."""
+    if np.shape(ids) != (size,):
+        raise ValueError(
+            f"groups has a chunk of shape {np.shape(ids)} for {size} rows: give one id "
+            "for each row"
+        )
+    return count_ids(ids, key), size
+
+
+def _weigh(persons: Persons, ids: Any, row_units: np.ndarray | None) -> RowWeights:
+    """Weights of the rows of a chunk, by the ids of their persons."""
+    return persons.weigh(ids, row_units)
+
+
+def _reduce(parts: list[Any], combine: Combine) -> tuple[Arrays, int]:
+    """Combine the results of delayed tasks, and add their numbers of rows."""
+    from dask.base import compute
+    from dask.delayed import delayed
+
+    combine_parts = delayed(partial(_combine_parts, combine=combine), pure=False)
+    # A tree of FAN_IN results per task: no task holds the results of all chunks.
+    while len(parts) > 1:
+        parts = [
+            combine_parts(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)
+        ]
+    ((totals, n_rows),) = compute(parts[0])
+    return totals, n_rows
 
 
 def _compute(

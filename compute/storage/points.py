@@ -386,6 +386,17 @@ def sum_exactly(integers: np.ndarray) -> int:
     return (int((integers >> 32).sum()) << 32) + int(low.sum())
 
 
+def multiply_units(units: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Multiply weights in units of 2**-16 records, rounded down.
+
+    Examples
+    --------
+    >>> multiply_units(np.array([SCALE, 3]), np.array([5, SCALE // 2])).tolist()
+    [5, 1]
+    """
+    return (units.astype(np.int64) * others // SCALE).astype(np.int32)
+
+
 def read_weights(points: Points) -> np.ndarray:
     """Weights of the rows, (n,); (0,) where a row is one record."""
     if points.weights is not None:

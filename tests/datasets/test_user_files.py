@@ -197,6 +197,30 @@ def test_archives_hold_one_table_or_a_named_one(tmp_path):
     assert "labels of shape (2,) should be n=3 classes" in read_error(path, label="y")
 
 
+@pytest.mark.parametrize(
+    ("label", "groups"), [("y", "who"), ("y", 0), (0, "who"), (0, 1), (None, "who")]
+)
+def test_labels_and_persons_of_an_archive_are_columns_or_arrays(tmp_path, label, groups):
+    path = tmp_path / "points.npz"
+    table = np.array([[1, 7, 3, 4], [0, 7, 5, 6], [1, 9, 7, 8]])
+    who = np.array([7, 7, 9])
+    np.savez(path, X=table, y=["b", "a", "b"], who=who)
+    dataset = datasets.load(path=path, label=label, groups=groups)
+    taken = [name for name in (label, groups) if isinstance(name, int)]
+    np.testing.assert_array_equal(dataset.points, np.delete(table, taken, axis=1))
+    assert label is None or dataset.labels.tolist() == [1, 0, 1]
+    expected = who if groups != 0 else table[:, 0]
+    np.testing.assert_array_equal(dataset.groups, expected)
+
+
+def test_persons_of_a_table_are_no_feature(tmp_path):
+    path = write(tmp_path, TABLE)
+    dataset = datasets.load(path=path, label="city", groups="id")
+    assert dataset.points.tolist() == [[1.5, 2], [2.5, 4], [3.5, 6]]
+    assert dataset.groups.tolist() == [7, 3, 5]
+    assert dataset.labels.tolist() == [1, 0, 1]
+
+
 def test_fingerprint_depends_on_what_is_chosen(tmp_path):
     path = write(tmp_path, TABLE)
     chosen = [
@@ -222,6 +246,11 @@ def test_fingerprint_depends_on_what_is_chosen(tmp_path):
         ({"columns": "width"}, "columns='width' should be a list"),
         ({"label": "town"}, "unknown column 'town'"),
         ({"columns": ["city"], "label": "city"}, "should not name the label 'city'"),
+        (
+            {"columns": ["id", "width"], "groups": "id"},
+            "columns=['id', 'width'] should not name the column of persons 'id'",
+        ),
+        ({"groups": "user"}, "unknown column 'user'"),
         ({"columns": [4]}, "unknown column 4; known are id, height, city, width"),
         ({"columns": [1, "height"]}, "should name each column once"),
         (

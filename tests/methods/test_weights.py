@@ -4,14 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pkm import row_blocks
 from pkm.compute import SCALE, Points
 from pkm.compute.kernels.hashing import euclidean_hash
 from pkm.methods import (
     DPM,
+    EMMC,
     Balcan,
     EUGkM,
     FastLloyd,
@@ -46,6 +50,7 @@ from pkm.privacy import (
 )
 
 da = pytest.importorskip("dask.array")
+dask = pytest.importorskip("dask")
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(center, 0.05, (1000, 2)) for center in (-0.5, 0.5)])
@@ -108,6 +113,71 @@ def test_order_and_container_of_rows_change_no_bit(method, points, tmp_path):
             assert (fit(method, chunks, groups=groups).cluster_centers_ == centers).all()
 
 
+def make_ids(kind):
+    """Ids of about 300 persons in no order, of which some are missing."""
+    ids = pd.Series(np.random.default_rng(1).integers(300, size=len(X))).astype("Int64")
+    if kind != "integers":
+        ids = "user " + ids.astype("string")
+    ids[::50] = pd.NA
+    return ids.astype("category") if kind == "categories" else ids
+
+
+def write_parts(folder, frame):
+    folder.mkdir()
+    for number, part in enumerate(np.array_split(np.arange(len(frame)), 3)):
+        path = folder / f"{number}.parquet"
+        frame.iloc[part].to_parquet(path, row_group_size=77, index=False)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["integers", "texts", "categories"])
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_a_column_of_ids_gives_the_bits_of_ids_in_memory(method, kind, tmp_path, monkeypatch):
+    ids = make_ids(kind)
+    weights = np.random.default_rng(2).uniform(-0.1, 1.1, len(X))
+    expected = fit(method, groups=ids)
+    weighted = fit(method, groups=ids, sample_weight=weights).cluster_centers_
+    frame = pd.DataFrame(X, columns=["lon", "lat"])
+    frame.insert(1, "user", ids)
+    folder = write_parts(tmp_path / "visits", frame)
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    sources = [frame, table, str(folder), folder / "*.parquet", ds.dataset(folder)]
+    for n_values, source in zip((600, 602, 1e9, 3001, 1000), sources, strict=True):
+        monkeypatch.setattr(row_blocks, "BLOCK_VALUES", int(n_values))
+        model = fit(method, source, groups="user")
+        assert (model.cluster_centers_ == expected.cluster_centers_).all()
+        assert model.ledger_.charges == expected.ledger_.charges
+        assert model.ledger_.budget.unit == "person"
+        assert model.n_features_in_ == 2
+        model = fit(method, source, groups="user", sample_weight=weights)
+        assert (model.cluster_centers_ == weighted).all()
+
+
+@pytest.mark.parametrize("kind", ["integers", "texts"])
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_chunks_of_ids_give_the_bits_of_ids_in_memory(method, kind):
+    ids = make_ids(kind).fillna(5 if kind == "integers" else "")
+    ids = ids.to_numpy(np.int16 if kind == "integers" else np.str_)
+    weights = np.random.default_rng(2).uniform(-0.1, 1.1, len(X))
+    expected = fit(method, groups=ids).cluster_centers_
+    weighted = fit(method, groups=ids, sample_weight=weights).cluster_centers_
+    for size in (333, len(X)):
+        array = da.from_array(X, (size, 1))
+        groups = da.from_array(ids, size)
+        assert (fit(method, array, groups=groups).cluster_centers_ == expected).all()
+        model = fit(method, array, groups=groups, sample_weight=weights)
+        assert (model.cluster_centers_ == weighted).all()
+
+
+def test_names_of_features_are_without_the_ids():
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"lon": X[:, 0], "user": np.arange(len(X)) // 3, "lat": X[:, 1]})
+    for source in (frame, frame.to_pandas()):
+        model = fit(METHODS[0], source, groups="user")
+        assert model.feature_names_in_.tolist() == ["lon", "lat"]
+        model.predict(source[["lon", "lat"]])
+
+
 def test_a_person_counts_once_however_many_rows():
     """Half of the persons have 50 rows each on the left; centers are those of persons."""
     left = np.repeat(X[:1000], 50, axis=0)
@@ -127,18 +197,123 @@ def test_methods_without_a_bound_for_persons_refuse(method):
         method.fit(X, groups=np.arange(len(X)))
 
 
+def refuse(points, groups, message, folder, fit="fit"):
+    """A fit is refused before its account is charged."""
+    account = PrivacyAccountant(Budget(1.0, 1e-6, unit="person"), folder / "account.json")
+    method = FastLloyd(2, bounds=(-1, 1))
+    with pytest.raises(ValueError, match=message):
+        getattr(method, fit)(points, groups=groups, account=account)
+    assert not account.runs
+
+
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
         (np.arange(3), "groups has 3 ids for 2000 rows"),
         (np.arange(len(X)) / 2, "groups are of type float64"),
+        ("user", "groups='user' should name a column of X, and X has no names"),
     ],
 )
 def test_bad_ids_are_refused_before_anything_is_charged(groups, message, tmp_path):
-    account = PrivacyAccountant(Budget(1.0, 1e-6, unit="person"), tmp_path / "account.json")
+    refuse(X, groups, message, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["frame", "table", "file", "dataset"])
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("usr", r"groups='usr' should name .*lon, lat, user, weight"),
+        ("weight", "are of type (double|float), and persons must be integers or texts"),
+    ],
+)
+def test_bad_columns_of_ids_are_refused(kind, column, message, tmp_path):
+    frame = pd.DataFrame(X, columns=["lon", "lat"])
+    frame = frame.assign(user=np.arange(len(X)), weight=0.5)
+    frame.to_parquet(tmp_path / "x.parquet")
+    source = {
+        "frame": frame,
+        "table": pa.Table.from_pandas(frame),
+        "file": tmp_path / "x.parquet",
+        "dataset": ds.dataset(tmp_path / "x.parquet"),
+    }[kind]
+    refuse(source, column, message, tmp_path)
+
+
+def test_ids_that_are_a_feature_are_refused(tmp_path):
+    polars = pytest.importorskip("polars")
+    frame = pd.DataFrame(X, columns=["lon", "lat"]).assign(user=np.arange(len(X)) // 3)
+    message = "groups is the column 'user' of X, which is then a feature, too: drop it"
+    for source in (frame, polars.from_pandas(frame)):
+        refuse(source, source["user"], message, tmp_path)
+        refuse(source, "user", "call fit, then predict", tmp_path, "fit_predict")
+
+
+def test_ids_in_some_files_alone_are_refused(tmp_path):
+    frame = pd.DataFrame(X, columns=["lon", "lat"])
+    folder = write_parts(tmp_path / "visits", frame)
+    frame.assign(user=1).to_parquet(folder / "0.parquet")
+    refuse(folder, "user", r"1.parquet has other columns .*\(user\)", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "mapped", "rows", "chunks"])
+def test_rows_without_names_have_no_column_of_ids(name, tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    source = {
+        "x.npy": tmp_path / "x.npy",
+        "mapped": np.load(tmp_path / "x.npy", mmap_mode="r"),
+        "rows": row_blocks.RowBlocks(len(X), 2, lambda: iter([X])),
+        "chunks": da.from_array(X, (500, 2)),
+    }[name]
+    message = r"groups='user' should name a column, and .* has no names: give the ids"
+    refuse(source, "user", message, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        pytest.param(
+            da.from_array(np.arange(len(X)), len(X)),
+            r"\(2000,\) in 1 chunks must have the chunks of the rows, 2000 in 4: give groups.rech",
+            id="one chunk",
+        ),
+        pytest.param(da.arange(1500, chunks=500), r"\(1500,\) in 3 chunks", id="shorter"),
+        pytest.param(da.ones((len(X), 1), chunks=500), r"\(2000, 1\) in 4 chunks", id="matrix"),
+        pytest.param(da.ones(len(X), chunks=500), "groups are of type float64", id="floats"),
+        pytest.param(
+            da.ones(len(X), chunks=500).astype(object),
+            "groups are of type double, and persons must be",
+            id="objects",
+        ),
+        pytest.param(
+            da.arange(len(X), chunks=500).map_blocks(lambda ids: ids[1:]),
+            r"groups has a chunk of shape \(499,\) for 500 rows",
+            id="short chunks",
+        ),
+    ],
+)
+def test_bad_chunks_of_ids_are_refused(groups, message, tmp_path):
+    with dask.config.set(scheduler="synchronous"):
+        refuse(da.from_array(X, (500, 1)), groups, message, tmp_path)
+
+
+def test_a_method_that_needs_all_points_refuses_a_column_of_ids(tmp_path):
+    table = pa.table({"x": X[:, 0], "user": np.arange(len(X))})
+    message = "groups='user' is read in blocks, and EMMC needs all points at once"
     with pytest.raises(ValueError, match=message):
-        FastLloyd(2, bounds=(-1, 1)).fit(X, groups=groups, account=account)
-    assert not account.runs
+        EMMC(2, bounds=(-1, 1)).fit(table, groups="user")
+
+
+def test_ids_that_change_between_passes_are_refused():
+    tables = [pa.table({"x": X[:, 0], "user": np.arange(len(X)) + offset}) for offset in (0, 1)]
+    streams = iter([tables[0]] * 3 + [tables[1]] * 9)
+
+    class Stream:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return next(streams).__arrow_c_stream__(requested_schema)
+
+    model = FastLloyd(2, bounds=(-1, 1), random_state=0)
+    with pytest.raises(row_blocks.ChangedRows, match="groups has other ids"):
+        fit(model, Stream(), groups="user")
 
 
 def test_accounts_of_persons_and_of_rows_do_not_mix(tmp_path):
