@@ -95,7 +95,11 @@ def number(
     )
 
 
-def integer(low: float, high: float, **options: Any) -> Column:
+def integer(
+    low: float,
+    high: float,
+    **options: Any,
+) -> Column:
     """Map numbers that are written as whole ones."""
     column = number(low, high, **options)
     return column._replace(
@@ -103,7 +107,12 @@ def integer(low: float, high: float, **options: Any) -> Column:
     )
 
 
-def longitude(low: float, high: float, latitude: str, **options: Any) -> Column:
+def longitude(
+    low: float,
+    high: float,
+    latitude: str,
+    **options: Any,
+) -> Column:
     """Map degrees east, at a latitude that is another column."""
     return number(low, high, **options)
 
@@ -140,7 +149,10 @@ def flag(weight: float = 1.0) -> Column:
     )
 
 
-def ordered(levels: Sequence[str | float], **options: Any) -> Column:
+def ordered(
+    levels: Sequence[str | float],
+    **options: Any,
+) -> Column:
     """Map levels at equal distances; a center has the nearest one."""
     positions = _number_levels(levels)
 
@@ -155,7 +167,10 @@ def ordered(levels: Sequence[str | float], **options: Any) -> Column:
     )
 
 
-def category(levels: Sequence[str | float], weight: float = 1.0) -> Column:
+def category(
+    levels: Sequence[str | float],
+    weight: float = 1.0,
+) -> Column:
     """Map levels that are `weight` from each other; a center has the share of each."""
     positions = _number_levels(levels)
     other = positions.setdefault(OTHER, len(positions))
@@ -205,7 +220,10 @@ KINDS: dict[str, Callable[..., Column]] = {
 }
 
 
-def read_cell(read: Callable[[Any], float], cell: Any) -> float:
+def read_cell(
+    read: Callable[[Any], float],
+    cell: Any,
+) -> float:
     """Read a cell; NaN if it is null or cannot be read."""
     try:
         # All nulls but None differ from themselves.
@@ -215,14 +233,20 @@ def read_cell(read: Callable[[Any], float], cell: Any) -> float:
         return math.nan
 
 
-def _read_number(cell: Any, decimal: str) -> float:
+def _read_number(
+    cell: Any,
+    decimal: str,
+) -> float:
     """Read a number; a text with separators of thousands is none."""
     if isinstance(cell, str) and decimal == "comma":
         cell = cell.replace(".", "x").replace(",", ".")
     return float(cell)
 
 
-def _read_day(cell: Any, format: str = ISO_DATE) -> float:
+def _read_day(
+    cell: Any,
+    format: str = ISO_DATE,
+) -> float:
     """Read a date or a text as a number of days."""
     if isinstance(cell, Day):
         return cell.toordinal()

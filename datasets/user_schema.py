@@ -121,7 +121,10 @@ class Schema(TransformerMixin, BaseEstimator):
             raise ValueError(f"{path}: {error}") from error
 
     @staticmethod
-    def draft(dtypes: Mapping[str, Any], decimal: str = "point") -> dict[str, dict]:
+    def draft(
+        dtypes: Mapping[str, Any],
+        decimal: str = "point",
+    ) -> dict[str, dict]:
         """Draft the rules of a table from names and types alone.
 
         Every bound and level is ``?``, which a schema refuses. Replace it by what is
@@ -257,7 +260,10 @@ def _make_columns(rules: Rules) -> dict[str, Column]:
     return columns
 
 
-def _make_column(name: str, rule: Mapping[str, Any]) -> Column:
+def _make_column(
+    name: str,
+    rule: Mapping[str, Any],
+) -> Column:
     parameters = dict(rule) if isinstance(rule, Mapping) else {}
     kind = str(parameters.pop("kind", None))
     if kind not in KINDS:

@@ -95,12 +95,14 @@ class CountedMethod:
             If it may cost more than its bound.
         """
         count, bound = self.charges
+        # From here on the curator's n is the released one.
         curator.release(RecordCount(), counts=unit_noise(count))
         planned = self._plan(bound, curator.n_points)
         planned.method.check_parameters(curator.n_points)
         charges = planned.schedule.charges
         delta = ledger.budget.delta
         epsilon = gdp_epsilon(bound.mu, delta) if bound.mu > 0 else bound.epsilon
+        # Costs that follow a released n are adaptive: the proof needs a bound for all n.
         is_bounded = planned.schedule.fits(Budget(epsilon, delta))
         if not is_bounded or (bound.mu > 0 and not _are_gaussian(charges)):
             raise ScheduleError(
@@ -161,6 +163,7 @@ def count_interval(n_points: int, ledger: Ledger | None) -> tuple[float, float]:
     if ledger is None or ledger.budget.adjacency != Adjacency.ADD_REMOVE:
         return n_points, n_points
     count = ledger.charges[0]
+    # Scales are public, so that the interval costs nothing.
     if count.mu > 0:
         width = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) / count.mu
     else:

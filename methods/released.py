@@ -151,6 +151,7 @@ class ReleasedModel(NearestCenters):
         True
         """
         check_is_fitted(self, "cluster_centers_")
+        # Rows outside are clipped, and columns weigh what they do in the fit.
         scaler: Any = MinMaxScaler((-1, 1), clip=True)
         scaler.fit(np.array(self._fitted_bounds))
         if hasattr(self, "feature_names_in_"):
@@ -193,6 +194,7 @@ def load(folder: str | os.PathLike[str], method: type | None = None) -> Released
     record = _read_record(folder / RECORD)
     statement = Statement.from_dict(record)
     public = statement.public
+    # Parameters are public values; a seed is not among them.
     model = _find_class(statement.method, method)(**public["parameters"])
     for attribute, name in ARRAYS.items():
         content = (folder / name).read_bytes()
@@ -212,6 +214,7 @@ def load(folder: str | os.PathLike[str], method: type | None = None) -> Released
     )
     if public["feature_names"]:
         model.feature_names_in_ = np.array(public["feature_names"], dtype=object)
+    # JSON has turned the zoom's own types to lists and mappings.
     if model.zoom_:
         center = np.array(model.zoom_.pop("center"))
         scale = Symlog(**model.zoom_.pop("scale"))

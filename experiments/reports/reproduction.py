@@ -311,7 +311,10 @@ def publish(
         )
 
 
-def publish_and_print(request: Request, config: DictConfig) -> str:
+def publish_and_print(
+    request: Request,
+    config: DictConfig,
+) -> str:
     """Publish a paper in another process; return what it printed."""
     console, _ = make_consoles()
     with console.capture() as capture:
@@ -319,7 +322,10 @@ def publish_and_print(request: Request, config: DictConfig) -> str:
     return capture.get()
 
 
-def print_result(console: Console, future: Future[str]) -> None:
+def print_result(
+    console: Console,
+    future: Future[str],
+) -> None:
     """Print what another process has printed, if it has not failed."""
     if future.exception() is None and future.result():
         lines = future.result().rstrip()
