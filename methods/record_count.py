@@ -102,7 +102,7 @@ class CountedMethod:
         charges = planned.schedule.charges
         delta = ledger.budget.delta
         epsilon = gdp_epsilon(bound.mu, delta) if bound.mu > 0 else bound.epsilon
-        # Costs that follow a released n are adaptive: the proof needs one bound for all.
+        # Costs that follow a released n are adaptive: a bound must hold for every n.
         is_bounded = planned.schedule.fits(Budget(epsilon, delta))
         if not is_bounded or (bound.mu > 0 and not _are_gaussian(charges)):
             raise ScheduleError(
