@@ -485,8 +485,9 @@ class Splits(Query):
         scores = np.empty((source.n_features, len(grid.boundaries)))
         first = np.full(source.n_features, -1)
         last = np.full(source.n_features, grid.n_bins)
-        # The smallest type that holds the count of any bin, by the exact number.
-        n = source._points.n_records
+        # The smallest type that holds the count of any bin. A released number of
+        # records may be below the exact one.
+        n = max(source.n_points, source._points.n_records)
         narrow = np.uint16 if n < 1 << 16 else np.uint32
         count_type = narrow if n < 1 << 32 else np.int64
         sizes = self._sizes.tolist()

@@ -346,7 +346,6 @@ def test_counts_of_a_tree_hold_more_records_than_32_bits(monkeypatch):
         rows = in_blocks(X, [2])
         blocks = Blocks.quantize(rows, -np.ones(1), np.ones(1))
         curator = Curator(blocks, Ledger(Budget(1.0, 1e-6)), NoiseStreams([0]))
-        monkeypatch.setattr(Blocks, "n_records", factor * len(X))
         curator.n_points = factor * len(X)
         grown = curator.partition(BoxGrid.of_intervals(0.25))
         query = Splits([0], [float(factor * len(X))], SplitScore(0.3, 0.1, 5.0, True))
