@@ -1,12 +1,12 @@
 """Private points clipped to a public ball, for hashing (LSH) and local search.
 
 Queries are on all points or on the remaining ones. At first these are all points;
-:meth:`ClippedPoints.filter_farthest` keeps those that are farthest from released
-centers. A record that is present or not (zero-out adjacency) then changes the remaining
-points by one replacement: without the record the next farthest point takes its place.
-Where rows have weights, the weight that a record had goes to the next farthest rows.
-So sensitivities of queries on the remaining points are those of a replacement. The
-queries are in :mod:`pkm.privacy.queries.clipped_queries`.
+:meth:`ClippedPoints.filter_farthest` keeps a public number of those that are farthest
+from released centers. A record that is present or not then changes the remaining points
+by one replacement: without the record the next farthest point takes its place. Where
+rows have weights, the weight that a record had goes to the next farthest rows. So
+sensitivities of queries on the remaining points are those of a replacement. The queries
+are in :mod:`pkm.privacy.queries.clipped_queries`.
 """
 
 import math

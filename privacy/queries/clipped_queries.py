@@ -34,7 +34,6 @@ from pkm.compute.kernels.nearest import swap_costs
 from pkm.compute.kernels.shells import nearest_shells
 from pkm.compute.storage.blocks import total_array
 from pkm.compute.storage.points import make_slices
-from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Gaussian
 from pkm.privacy.mechanisms.selection import ScoreSensitivity
@@ -79,13 +78,12 @@ class BucketCounts(Query):
     numbers under the hash (b,), int64, in increasing order, and their counts (b,),
     int64, in units of 2**-16 records. A record lies in one bucket, or is spread over
     some; a replacement takes one out of buckets and puts one into others. The number of
-    remaining records is public under zero-out adjacency alone.
+    remaining records follows from the curator's n, which is public or released.
     """
 
     label = "bucket_counts"
     mechanisms = LARGE_COUNTS
     view = ClippedPoints
-    adjacencies = (Adjacency.ZERO_OUT,)
     serves_weights = True
 
     hashing: Hash
@@ -139,7 +137,6 @@ class BucketSums(Query):
     label = "bucket_sums"
     mechanisms = GAUSSIAN_SUMS
     view = ClippedPoints
-    adjacencies = (Adjacency.ZERO_OUT,)
     serves_weights = True
 
     hashing: Hash

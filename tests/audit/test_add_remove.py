@@ -7,10 +7,12 @@ from pkm.audit import audit, report
 from pkm.audit.pairs import add_persons, draw_pairs
 from pkm.audit.replay import replay
 from pkm.methods import (
+    Balcan,
     EUGkM,
     FastLloyd,
     GLloyd,
     HybridKMeans,
+    KaplanStemmer,
     MSTKMeans,
     PEMeans,
     PrivateKMeans,
@@ -64,6 +66,8 @@ def test_the_neighbor_lacks_the_record():
         SynopsisKMeans,
         MSTKMeans,
         PEMeans,
+        KaplanStemmer,
+        Balcan,
     ],
 )
 @pytest.mark.usefixtures("short_fits")

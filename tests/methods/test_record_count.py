@@ -19,6 +19,7 @@ from pkm.methods import (
     FastLloyd,
     GaussianEUGkM,
     GLloyd,
+    KaplanStemmer,
     Lloyd,
     LocalMean,
     MSTKMeans,
@@ -315,6 +316,11 @@ def test_methods_that_need_the_exact_n_are_refused(method, message, X, monkeypat
             ValueError, match=f"adjacency=add_remove is not supported by.*{message}"
         ):
             fit()
+
+
+def test_a_coreset_is_refused(X):
+    with pytest.raises(ValueError, match="adjacency=add_remove is not supported for a coreset"):
+        hidden(KaplanStemmer).coreset(X)
 
 
 def test_a_published_variant_with_a_number_for_delta_is_supported(X):
