@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import pdist, squareform
 
@@ -49,6 +49,7 @@ def lists(cells):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_cells_come_back(kind, data):
     rule, cells = KINDS[kind]
@@ -224,6 +225,7 @@ STRANGE = st.one_of(
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "category", "cyclic"])
+@settings(max_examples=25)
 @given(cells=lists(STRANGE))
 def test_no_cell_is_refused(kind, cells):
     """Nobody learns from an error that a record is there; each place is its cell's alone."""
