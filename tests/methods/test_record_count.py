@@ -272,7 +272,7 @@ def test_a_zoom_is_planned_from_the_released_n(X, tmp_path):
         tight.fit(X)
 
 
-@pytest.mark.parametrize("method", [FastLloyd, QuadtreeKMeans, SynopsisKMeans])
+@pytest.mark.parametrize("method", [FastLloyd, SynopsisKMeans])
 def test_conformance(method):
     """But for two checks that expect a schedule without n, and a ledger without one."""
     left_out = ("check_schedule", "check_overspend_is_refused")

@@ -145,7 +145,8 @@ def test_a_column_of_ids_gives_the_bits_of_ids_in_memory(method, kind, tmp_path,
     folder = write_parts(tmp_path / "visits", frame)
     table = pa.Table.from_pandas(frame, preserve_index=False)
     sources = [frame, table, str(folder), folder / "*.parquet", ds.dataset(folder)]
-    for n_values, source in zip((600, 602, 1e9, 3001, 1000), sources, strict=True):
+    cases = list(zip((600, 602, 1e9, 3001, 1000), sources, strict=True))
+    for n_values, source in cases if method is METHODS[0] else cases[:2]:
         monkeypatch.setattr(row_blocks, "BLOCK_VALUES", int(n_values))
         model = fit(method, source, groups="user")
         assert (model.cluster_centers_ == expected.cluster_centers_).all()
