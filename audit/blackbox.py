@@ -333,7 +333,8 @@ def _batch_seeds(
     """
     rng = np.random.default_rng(seed)
     seeds = rng.choice(2**62, n_runs, replace=False).tolist()
-    size = BATCH if method.batched else together
+    is_batch = method.batched and method.claim.adjacency != Adjacency.ADD_REMOVE
+    size = BATCH if is_batch else together
     return [seeds[start : start + size] for start in range(0, n_runs, size)]
 
 

@@ -25,6 +25,7 @@ from pkm.privacy.mechanisms.additive import (
     Cost,
     Gaussian,
     Laplace,
+    rounding_factor,
 )
 from pkm.privacy.mechanisms.randomizers import (
     FrequencyOracle,
@@ -152,14 +153,17 @@ class AdditiveLaw(Law):
         """Scale of the noise that is charged, in grid steps."""
         return self.sensitivity.unit * np.float64(self.mechanism.scale)
 
+    def to_steps(self, values: np.ndarray) -> np.ndarray:
+        """Convert an exact answer to grid steps, float64."""
+        return np.asarray(values, float) / self.sensitivity.parts
+
     def standardize(
         self,
         output: np.ndarray,
         values: np.ndarray,
     ) -> np.ndarray:
-        """Return the difference of two answers, in scales of the noise."""
-        change = np.asarray(output, float) - np.asarray(values, float)
-        return change / self.scale
+        """Return the noise of an output, in scales of the noise."""
+        return (np.asarray(output, float) - self.to_steps(values)) / self.scale
 
     def accumulate(self, noise: np.ndarray) -> np.ndarray:
         """Evaluate the distribution function between grid points."""
@@ -171,7 +175,7 @@ class AdditiveLaw(Law):
         values: np.ndarray,
     ) -> Interval:
         """See :class:`Law`."""
-        noise = np.asarray(output, float) - np.asarray(values, float)
+        noise = np.asarray(output, float) - self.to_steps(values)
         shape = (len(output), -1)
         lower = self.accumulate(noise - 0.5)
         upper = self.accumulate(noise + 0.5)
@@ -184,7 +188,10 @@ class GaussianLaw(AdditiveLaw):
     def accumulate(self, noise: np.ndarray) -> np.ndarray:
         """See :class:`AdditiveLaw`."""
         # From a scale of some steps on, the discrete law is that of rounded noise.
-        scale = np.ceil(self.scale) + ROUNDING if self.is_secure else self.scale
+        scale = self.scale
+        if self.is_secure:
+            scale = scale * rounding_factor(self.sensitivity, noise.size)
+            scale = np.ceil(scale) + ROUNDING
         return ndtr(noise / scale)
 
     def measure_cost(
@@ -193,7 +200,7 @@ class GaussianLaw(AdditiveLaw):
         others: np.ndarray,
     ) -> Cost:
         """See :class:`Law`."""
-        change = self.standardize(values, others)
+        change = self.standardize(self.to_steps(values), others)
         return Cost(mu=float(np.linalg.norm(change.ravel())))
 
     def log_density(
@@ -226,7 +233,7 @@ class LaplaceLaw(AdditiveLaw):
         others: np.ndarray,
     ) -> Cost:
         """See :class:`Law`."""
-        change = self.standardize(values, others)
+        change = self.standardize(self.to_steps(values), others)
         return Cost(epsilon=float(np.abs(change).sum()))
 
     def log_density(
@@ -519,9 +526,11 @@ def _name_cells(cells: np.ndarray) -> list[bytes]:
     return [np.ascontiguousarray(cell).tobytes() for cell in np.asarray(cells)]
 
 
-def _count_by_name(cells: OccupiedCells | ReleasedCells) -> dict[bytes, int]:
-    counts = np.asarray(cells.counts).tolist()
-    return dict(zip(_name_cells(cells.cells), counts, strict=True))
+def _count_by_name(cells: OccupiedCells | ReleasedCells) -> dict[bytes, float]:
+    """Map names of cells to their counts, in records."""
+    unit = 1 if isinstance(cells, ReleasedCells) else cells.unit
+    counts = np.asarray(cells.counts) * (unit / SCALE)
+    return dict(zip(_name_cells(cells.cells), counts.tolist(), strict=True))
 
 
 class HistogramLaw(Law):
@@ -529,16 +538,32 @@ class HistogramLaw(Law):
 
     def _log_hidden(
         self,
-        counts: np.ndarray | list[int],
+        counts: np.ndarray | list[float],
+        thresholds: np.ndarray,
+    ) -> np.ndarray:
+        """Compute the log probabilities that noisy counts stay below thresholds."""
+        margin = thresholds - np.asarray(counts, float)
+        return log_ndtr(margin / self._stddev)
+
+    @property
+    def _stddev(self) -> float:
+        """Standard deviation of the noise that is drawn, in records."""
+        if self.is_secure:
+            return (math.ceil(self.mechanism.stddev * SCALE) + ROUNDING) / SCALE
+        return self.mechanism.stddev
+
+    def _find_thresholds(
+        self,
+        counts: np.ndarray | list[float],
         values: OccupiedCells,
     ) -> np.ndarray:
-        """Compute the log probabilities that cells stay below the threshold."""
-        margin = self._find_threshold(values) - np.asarray(counts, float)
-        return log_ndtr(margin / self.mechanism.stddev)
-
-    def _find_threshold(self, values: OccupiedCells) -> float:
-        """Find the threshold of noisy counts before they are rounded to the grid."""
-        return max(self.mechanism.threshold, values.min_count) - 0.5 / SCALE
+        """Find the thresholds of noisy counts before they are rounded to the grid."""
+        counts = np.asarray(counts, float)
+        # A cell that does not occur is never released.
+        thresholds = np.where(counts > 0, self.mechanism.threshold, math.inf)
+        for i in np.flatnonzero((counts > 0) & (counts < 1)):
+            thresholds[i] = self.mechanism.find_threshold(counts[i], self.is_secure)
+        return np.maximum(thresholds, values.min_count) - 0.5 / SCALE
 
     def measure_cost(
         self,
@@ -548,18 +573,25 @@ class HistogramLaw(Law):
         """See :class:`Law`."""
         counts = _count_by_name(values)
         other_counts = _count_by_name(others)
-
-        # Cells that occur on both sides differ in their noisy counts.
-        both = counts.keys() & other_counts.keys()
-        change = math.sqrt(
-            sum((counts[name] - other_counts[name]) ** 2 for name in both)
+        names = list(counts | other_counts)
+        one, another = (
+            np.array([count_of.get(name, 0.0) for name in names])
+            for count_of in (counts, other_counts)
+        )
+        thresholds, other_thresholds = (
+            self._find_thresholds(side, values) for side in (one, another)
         )
 
-        # A cell that occurs on one side alone tells it if it passes the threshold.
-        log_stays = 0.0
-        for one, another in ((counts, other_counts), (other_counts, counts)):
-            lone = [one[name] for name in one.keys() - another.keys()]
-            log_stays = min(log_stays, float(self._log_hidden(lone, values).sum()))
+        # Cells that both sides can release differ in their noisy counts.
+        both = np.isfinite(thresholds) & np.isfinite(other_thresholds)
+        change = float(np.linalg.norm((one - another)[both]))
+
+        # A noisy count that is above the threshold of one side alone tells the side.
+        above = self._log_hidden(one, thresholds)
+        above -= self._log_hidden(one, np.maximum(thresholds, other_thresholds))
+        below = self._log_hidden(another, other_thresholds)
+        below -= self._log_hidden(another, np.maximum(thresholds, other_thresholds))
+        log_stays = float(min(above.sum(), below.sum()))
         return Cost(mu=change / self.mechanism.stddev, delta=-math.expm1(log_stays))
 
     def log_density(
@@ -570,13 +602,14 @@ class HistogramLaw(Law):
         """See :class:`Law`."""
         released = _count_by_name(output[0])
         counts = _count_by_name(values)
-        if released.keys() - counts.keys():
+        exact = np.array([counts.get(name, 0.0) for name in released])
+        noisy = np.array(list(released.values()))
+        if (noisy < self._find_thresholds(exact, values)).any():
             return -math.inf
-        total = 0.0
-        for name, noisy in released.items():
-            total -= ((noisy / SCALE - counts[name]) / self.mechanism.stddev) ** 2 / 2
+        total = -float(((noisy - exact) ** 2).sum()) / (2 * self.mechanism.stddev**2)
         hidden = [counts[name] for name in counts.keys() - released.keys()]
-        return total + float(self._log_hidden(hidden, values).sum())
+        thresholds = self._find_thresholds(hidden, values)
+        return total + float(self._log_hidden(hidden, thresholds).sum())
 
     def cdf_bounds(
         self,
@@ -587,15 +620,13 @@ class HistogramLaw(Law):
         released = _count_by_name(output[0])
         counts = _count_by_name(values)
         exact = np.array(list(counts.values()), float)
-        noisy = np.array([released.get(name, -math.inf) for name in counts]) / SCALE
-        # The law never releases a count below the threshold.
-        is_possible = noisy >= self._find_threshold(values)
-        stddev = self.mechanism.stddev
-        if self.is_secure:
-            stddev = (np.ceil(stddev * SCALE) + ROUNDING) / SCALE
-        cdf = ndtr((noisy - exact) / stddev) * is_possible
+        noisy = np.array([released.get(name, -math.inf) for name in counts])
+        # The law never releases a count below its threshold.
+        thresholds = self._find_thresholds(exact, values)
+        is_possible = noisy >= thresholds
+        cdf = ndtr((noisy - exact) / self._stddev) * is_possible
         is_hidden = np.isinf(noisy)
-        hidden = ndtr((self._find_threshold(values) - exact) / stddev)
+        hidden = ndtr((thresholds - exact) / self._stddev)
         return cdf, np.where(is_hidden, hidden, cdf)
 
 

@@ -1,8 +1,9 @@
 """Neighboring data sets: those on which private code is known to fail, and random ones.
 
 Every kind of data set names one record. Under zero-out adjacency the neighbor has a
-null record in its place. Under rho-bounded adjacency the record moves by at most rho.
-In the local model any other value replaces it.
+null record in its place, under add-remove adjacency it lacks the row. Under rho-bounded
+adjacency the record moves by at most rho. In the local model any other value replaces
+it.
 """
 
 import math
@@ -40,6 +41,8 @@ class Pair:
         Public bounds that the grid represents.
     is_reversed : bool, default=False
         Whether the two data sets are exchanged.
+    is_shorter : bool, default=False
+        Whether the neighbor lacks the record, and has no null record in its place.
     groups : ndarray of shape (n,), int64, or None
         Persons of the rows: the two differ in all rows of the record's person. None
         where each row is a record.
@@ -53,6 +56,7 @@ class Pair:
     replacement: np.ndarray | None
     domain: np.ndarray
     is_reversed: bool = False
+    is_shorter: bool = False
     groups: np.ndarray | None = None
     sample_weight: np.ndarray | None = None
 
@@ -68,13 +72,18 @@ class Pair:
 
     def _weigh(self, is_replaced: bool) -> dict[str, np.ndarray]:
         given = {}
+        kept = self._find_kept(is_replaced)
         if self.groups is not None:
-            given["groups"] = self.groups
+            given["groups"] = self.groups[kept]
         if self.sample_weight is not None:
             weights = self.sample_weight.copy()
             weights[self._changed_rows] = np.nan if is_replaced else 1.0
-            given["sample_weight"] = weights
+            given["sample_weight"] = weights[kept]
         return given
+
+    def _find_kept(self, is_replaced: bool) -> np.ndarray:
+        """Mask (n,) of the rows of a data set, with the record or without."""
+        return ~(self._changed_rows & is_replaced & self.is_shorter)
 
     @property
     def _changed_rows(self) -> np.ndarray:
@@ -120,7 +129,7 @@ class Pair:
             changed = np.nan if self.replacement is None else self.replacement
             steps[self._changed_rows] = changed
         middle, half_width = middle_and_half_width(*self.domain)
-        return middle + half_width * steps / SCALE
+        return middle + half_width * steps[self._find_kept(is_replaced)] / SCALE
 
     def _prepare(self, is_replaced: bool) -> Points:
         """Prepare the points with the record, or with its replacement."""
@@ -128,7 +137,8 @@ class Pair:
         if not is_replaced:
             return Points.from_grid(rows)
         if self.replacement is None:
-            return Points.from_grid(np.delete(rows, self.index, axis=0), n_null=1)
+            fewer = np.delete(rows, self.index, axis=0)
+            return Points.from_grid(fewer, n_null=0 if self.is_shorter else 1)
         rows[self.index] = self.replacement
         return Points.from_grid(rows)
 
@@ -349,6 +359,7 @@ def draw_pair(
         index,
         replacement,
         domain,
+        is_shorter=adjacency is Adjacency.ADD_REMOVE,
     )
 
 
@@ -432,17 +443,26 @@ def move_record(
 def add_persons(pair: Pair, rng: Rng) -> Pair:
     """Give the rows of a pair persons, weights, or both.
 
-    Persons have one row or some. That of the record has half of all rows at times.
+    Persons have one row or some. That of the record has half of all rows at times, or
+    has them anywhere, as in a cell each.
     """
     n = len(pair.rows)
+    rows = pair.rows
     groups = None
     if rng.random() < 0.8:
         groups = rng.integers(n, size=n)
         groups[rng.random(n) < rng.choice([0.0, 0.5])] = groups[pair.index]
+        if pair.is_shorter:
+            # No data set is without a row: there is another person.
+            groups[pair.index - 1] = n
     sample_weight = None
     if groups is None or rng.random() < 0.3:
         sample_weight = rng.choice([0.0, 0.3, 1.0, rng.random()], n)
-    return replace(pair, groups=groups, sample_weight=sample_weight)
+    if groups is not None and rng.random() < 0.25:
+        scattered = rng.integers(-SCALE, SCALE, rows.shape)
+        is_own = groups == groups[pair.index]
+        rows = np.where(is_own[:, None], scattered, rows)
+    return replace(pair, rows=rows, groups=groups, sample_weight=sample_weight)
 
 
 def _replace_rows(

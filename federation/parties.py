@@ -32,7 +32,7 @@ from pkm.federation.links import (
 )
 from pkm.federation.recovery import MIN_CLIENTS
 from pkm.federation.ring import Ring
-from pkm.privacy import Ledger, NoiseStreams, SumsAndCounts
+from pkm.privacy import Adjacency, Ledger, NoiseStreams, SumsAndCounts
 
 
 @dataclass(frozen=True)
@@ -214,6 +214,11 @@ def get_rounds(
         noise for sums and for counts.
     """
     method.check_parameters(n_points)
+    if method.claim.adjacency == Adjacency.ADD_REMOVE:
+        raise ValueError(
+            f"adjacency={method.claim.adjacency} needs a curator that counts all "
+            "records, and a protocol has none: leave adjacency out"
+        )
     if method.zoom_plan(n_points, n_features) is not None:
         raise ValueError(
             f"zoom={method.zoom:g} needs a curator that holds all points, and a "

@@ -16,13 +16,15 @@ from pkm.compute.storage.dask_points import DaskPoints
 from pkm.compute.storage.grid_file import open_unchanged
 from pkm.methods.fitting import BatchMethod
 from pkm.methods.inputs import feature_names, read_points
-from pkm.methods.prediction import NearestCenters
+from pkm.methods.record_count import count_interval
+from pkm.methods.released import ReleasedModel
+from pkm.methods.statement import SOFTWARE
 from pkm.methods.weights import weigh_rows
 from pkm.privacy import PrivacyAccountant
 from pkm.row_blocks import RowsLike
 
 
-class PrivateKMeans(NearestCenters, BatchMethod):
+class PrivateKMeans(ReleasedModel, BatchMethod):
     """Base class of a clustering method.
 
     A method implements :class:`pkm.methods.contract.ClusteringMethod`.
@@ -46,12 +48,17 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         from the operating system.
     zoom : float, optional
         Fraction of the budget, in [0, 1), used to find tighter bounds first (try 0.1).
-        Zero-out methods only; see :mod:`pkm.methods.zoom`. If the budget is too small
-        for it, a public fact, the method has the whole budget. Default: no zoom.
+        Zero-out and add-remove methods only; see :mod:`pkm.methods.zoom`. If the budget
+        is too small for it, a public fact, the method has the whole budget. Default: no
+        zoom.
     require_zoom : bool, default=False
         Refuse a fit with too little budget for the zoom.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
+    adjacency : {"zero_out", "add_remove"}, default="zero_out"
+        With ``add_remove`` the number of records is secret: the method spends 2 % of
+        the budget on it, and goes on with what it has released. Zero-out methods only;
+        see :mod:`pkm.methods.record_count`. Others keep the adjacency of their claim.
     """
 
     def fit(
@@ -108,17 +115,19 @@ class PrivateKMeans(NearestCenters, BatchMethod):
             Account of all runs on these points. It is charged before the first draw, or
             refuses the run.
         progress : bool, default=False
-            Show a progress bar for every pass over blocks.
+            Show a progress bar for every pass over blocks; refused where n is secret.
 
         Returns
         -------
         self
             With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_``
             and ``n_features_in_``, and with ``feature_names_in_`` if X has text names
-            of columns. ``domain_`` (2, d) has the bounds that the method ran in.
-            ``zoom_`` is a :class:`pkm.methods.zoom.Zoom` if it found these itself, else
-            None. There are no ``labels_``: exact labels are not covered by the claim.
-            ``predict`` is public code on public centers.
+            of columns. ``n_`` is the public or the released number of records, and
+            ``n_interval_`` holds the exact one in 95 % of fits. ``domain_`` (2, d) has
+            the bounds that the method ran in. ``zoom_`` is a
+            :class:`pkm.methods.zoom.Zoom` if it found these itself, else None. There
+            are no ``labels_``: exact labels are not covered by the claim. ``predict``
+            is public code on public centers.
 
         Warns
         -----
@@ -131,6 +140,11 @@ class PrivateKMeans(NearestCenters, BatchMethod):
             If delta is above 1/n.
         """
         self.check_parameters()
+        if progress and self.hides_n:
+            raise ValueError(
+                "progress=True shows the number of blocks, and add_remove adjacency "
+                "keeps n secret: leave progress out"
+            )
         names = feature_names(X)
         if isinstance(groups, str):
             names = [name for name in names if name != groups]
@@ -152,6 +166,8 @@ class PrivateKMeans(NearestCenters, BatchMethod):
         self.cluster_centers_ = run.positions[0] * half_width + middle
         self.n_iter_ = run.n_iter
         self.ledger_ = run.ledger
+        (self.n_,) = run.n_points
+        self.n_interval_ = count_interval(self.n_, run.ledger)
         self.n_features_in_ = len(middle)
         if names:
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -163,8 +179,9 @@ class PrivateKMeans(NearestCenters, BatchMethod):
             self.domain_ = middle + half_width * self.zoom_.bounds
         self._fitted_bounds = bounds
         self._centers = run.centers
+        self._software = SOFTWARE
         self._warn_few_centers()
-        self._warn_large_delta(points.n_records)
+        self._warn_large_delta(self.n_)
         return self
 
     def fit_predict(

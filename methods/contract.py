@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from inspect import get_annotations
 from typing import Any, ClassVar, Literal, Self, dataclass_transform
@@ -24,6 +24,7 @@ from pkm.methods.constraints import (
 from pkm.methods.schedule import Schedule
 from pkm.methods.zoom import ZoomPlan, insufficient_budget, plan_zoom
 from pkm.privacy import Adjacency, Budget, Curator, PrivacyClaim
+from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
 # From here on half of all runs may disclose a record.
@@ -106,6 +107,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         "secure": FLAG,
         "zoom": NONE | Real(0, 1, "[)", noun="a share of the budget"),
         "require_zoom": FLAG,
+        "adjacency": OneOf(*map(str, ONE_RECORD_ADJACENCIES)),
         "epsilon": Real(0),
         "delta": AUTO | Real(0, MAX_DELTA),
     }
@@ -132,6 +134,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     zoom: float | None = None
     require_zoom: bool = False
     secure: bool = False
+    adjacency: str = "zero_out"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -164,7 +167,16 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         """The claim of the chosen variant."""
         if self.variant not in self.claims:
             check_constraints(self.constraints, self.parameters)
-        return self.claims[self.variant]
+        claim = self.claims[self.variant]
+        if not self.hides_n:
+            return claim
+        public = tuple(name for name in claim.public if name != "n")
+        return replace(claim, adjacency=Adjacency.ADD_REMOVE, public=public)
+
+    @property
+    def hides_n(self) -> bool:
+        """Whether the number of records is secret, and released by the method."""
+        return self.adjacency == Adjacency.ADD_REMOVE
 
     def cluster(
         self, curator: Curator
@@ -240,6 +252,9 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
             With the parameter's name, its value and the rule.
         """
         check_constraints(self.constraints, self.parameters)
+        if self.hides_n:
+            self._refuse_exact_n()
+            n_points = None
         if n_points is not None and self.n_clusters > n_points:
             raise ValueError(
                 f"n_clusters={self.n_clusters} must be at most the number of points "
@@ -265,13 +280,30 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
                 f"require_zoom=True has no effect with zoom={self.zoom!r}: give zoom a "
                 "share of the budget, such as 0.1"
             )
-        is_zero_out = self.claim.adjacency == Adjacency.ZERO_OUT
-        can_zoom = is_private and is_zero_out and issubclass(self.curator, Curator)
+        is_one_record = self.claim.adjacency in ONE_RECORD_ADJACENCIES
+        can_zoom = is_private and is_one_record and issubclass(self.curator, Curator)
         if self.zoom and not can_zoom:
             raise ValueError(
                 f"zoom={self.zoom!r} is for private methods under zero-out adjacency, "
                 f"and {type(self).__name__} is none: leave zoom out"
             )
+
+    def _refuse_exact_n(self) -> None:
+        """Refuse variants that need the exact n."""
+        claim = self.claims[self.variant]
+        is_fixed = claim.notion == "pure" or self.variant == "sound"
+        if not claim.private:
+            reason = "it claims no privacy"
+        elif claim.adjacency != Adjacency.ZERO_OUT:
+            reason = f"its claim is one of {claim.adjacency} adjacency"
+        elif self.delta == "auto" and not is_fixed:
+            reason = "delta='auto' of its published variant follows from n: give delta"
+        else:
+            return
+        raise ValueError(
+            f"adjacency={Adjacency.ADD_REMOVE} is not supported by "
+            f"{type(self).__name__}: {reason}"
+        )
 
     def zoom_plan(
         self,
@@ -280,12 +312,14 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     ) -> ZoomPlan | None:
         """Plan the releases of the zoom; None without a zoom or budget for it.
 
+        Where n is secret, it is None, too: the method that is told it has the plan.
+
         Raises
         ------
         ValueError
             If the budget is too small and ``require_zoom`` is set.
         """
-        if not self.zoom:
+        if not self.zoom or self.hides_n:
             return None
         plan = self._plan_share(n_features, n_points, self.epsilon)
         if plan is None and self.require_zoom:

@@ -119,6 +119,11 @@ class CoresetMethod(PrivateKMeans):
         RepeatableNoiseWarning
             As :meth:`PrivateKMeans.fit_batch`.
         """
+        if self.hides_n:
+            raise ValueError(
+                "adjacency=add_remove is not supported for a coreset, whose releases "
+                "are not those of the schedule: leave adjacency out"
+            )
         secure = self.decide_secure(secure, f"seed={seed}")
         shards = to_shards(points)
 

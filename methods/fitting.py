@@ -10,16 +10,19 @@ from numpy.typing import ArrayLike
 
 from pkm.compute import SCALE
 from pkm.methods.contract import ClusteringMethod
+from pkm.methods.record_count import CountedMethod
 from pkm.methods.zoom import Zoom
 from pkm.methods.zoomed import ZoomedMethod
 from pkm.privacy import (
     AccountedRun,
+    Adjacency,
     Charge,
     Curator,
     Ledger,
     NoiseScaleError,
     NoiseStreams,
     PrivacyAccountant,
+    ScheduleError,
     Unit,
     to_shards,
     to_unit,
@@ -30,7 +33,7 @@ from pkm.privacy.base import PointsLike, full_domain
 CuratorFactory = Callable[[Ledger | None, NoiseStreams], Curator]
 
 # Parameters that are not in the context of noise (see `NoiseStreams`). The domain is in
-# it instead of bounds, and so is a zoom, if there is one.
+# it instead of bounds; a zoom and another adjacency are, where there are any.
 EXCLUDED_FROM_NOISE_CONTEXT = (
     "bounds",
     "clip",
@@ -38,6 +41,7 @@ EXCLUDED_FROM_NOISE_CONTEXT = (
     "secure",
     "zoom",
     "require_zoom",
+    "adjacency",
 )
 
 # With less, the scale of a release may be refused in the middle of a run, which an
@@ -59,7 +63,9 @@ class Run:
     n_iter : int
         Number of iterations, a public quantity.
     ledger : Ledger or None
-        Charges of each replicate; None where no privacy is claimed.
+        Charges of each replicate; None where no privacy is claimed. Under add-remove
+        adjacency they follow from the n that a replicate released, and are those of the
+        first one.
     seeds : tuple of int
     n_centers : ndarray of shape (R,), int64
         Number of centers that each replicate released.
@@ -68,6 +74,8 @@ class Run:
         2**-16 grid steps; None without a zoom.
     zooms : tuple of Zoom or None
         The domain that each replicate found; None for the public domain.
+    n_points : tuple of int
+        Number of records by each replicate: the public one, or the one it released.
     """
 
     centers: np.ndarray
@@ -77,6 +85,7 @@ class Run:
     n_centers: np.ndarray
     remainders: np.ndarray | None = None
     zooms: tuple[Zoom | None, ...] = ()
+    n_points: tuple[int, ...] = ()
 
     @property
     def positions(self) -> np.ndarray:
@@ -203,7 +212,10 @@ class BatchMethod(ClusteringMethod):
         if not self.claim.private:
             return "it claims no privacy"
         served = {query.label for query in self.curator.serves if query.serves_weights}
-        planned = ZoomedMethod(self, n_points, n_features).schedule.charges
+        if self.hides_n:
+            planned = CountedMethod(self, n_features).possible_charges
+        else:
+            planned = ZoomedMethod(self, n_points, n_features).schedule.charges
         return ", ".join(sorted({charge.label for charge in planned} - served))
 
     def decide_secure(
@@ -249,7 +261,8 @@ class BatchMethod(ClusteringMethod):
         Returns
         -------
         AccountedRun
-            With all releases, those of a zoom among them.
+            With all releases, those of a zoom among them. Under add-remove adjacency
+            with that of n and a bound on the others, which follow from it.
 
         Raises
         ------
@@ -270,9 +283,13 @@ class BatchMethod(ClusteringMethod):
             )
         parameters = self.parameters
         parameters.pop("random_state", None)
+        if self.hides_n:
+            schedule = CountedMethod(self, n_features).charges
+        else:
+            schedule = ZoomedMethod(self, n_points, n_features).schedule.charges
         return AccountedRun(
             replace(budget, unit=unit),
-            ZoomedMethod(self, n_points, n_features).schedule.charges,
+            schedule,
             n_replicates=len(NoiseStreams(seeds).seeds),  # refuses equal seeds
             method=type(self).__name__,
             parameters=parameters,
@@ -316,7 +333,8 @@ class BatchMethod(ClusteringMethod):
         try:
             for method, curator, ledger, zoom in prepared:
                 centers, n_iter = method.cluster(curator)
-                parts.append(PartialRun(centers, n_iter, ledger, zoom))
+                n = curator.n_points
+                parts.append(PartialRun(centers, n_iter, ledger, zoom, n))
         except NoiseScaleError as error:
             message = f"epsilon={self.epsilon!r} is too small: {error}"
             raise ValueError(message) from None
@@ -348,14 +366,24 @@ class BatchMethod(ClusteringMethod):
 
         # A method that is not batched runs once for each replicate, with a ledger for
         # each. So does a zoom, because replicates find different domains.
+        # Those that release n have other schedules, too.
         zoomed = ZoomedMethod(self, n_points, n_features)
-        is_batch = self.batched and zoomed.plan is None
+        counted = CountedMethod(self, n_features) if self.hides_n else None
+        if counted is not None and schedule not in (None, counted.charges):
+            raise ScheduleError(
+                "schedule must be that of planned_run: the release of n, and the bound "
+                "on the others"
+            )
+        is_batch = self.batched and counted is None and zoomed.plan is None
         for batch in [streams] if is_batch else streams.by_replicate():
             ledger = None
             if budget is not None:
                 terms = replace(budget, unit=options.get("unit", Unit.ROW))
                 ledger = Ledger(terms, schedule, repeatable=not streams.secure)
-            curator, zoom = zoomed.find_domain(make_curator(ledger, batch))
+            curator = make_curator(ledger, batch)
+            if counted is not None and ledger is not None:
+                zoomed = counted.release(curator, ledger)
+            curator, zoom = zoomed.find_domain(curator)
             yield cast("Self", zoomed.method_after_zoom), curator, ledger, zoom
 
     def noise_streams(
@@ -391,6 +419,8 @@ class BatchMethod(ClusteringMethod):
                 parameters[name] = value
         if self.zoom:
             parameters["zoom"] = self.zoom
+        if self.hides_n:
+            parameters["adjacency"] = Adjacency.ADD_REMOVE.value
         budget = self.budget(n_points, n_features)
         domain = full_domain(options.get("domain"), n_features).tolist()
         purpose = options.get("purpose", "")
@@ -413,6 +443,7 @@ class PartialRun(NamedTuple):
     n_iter: int
     ledger: Ledger | None
     zoom: Zoom | None
+    n_points: int
 
 
 def merge_runs(parts: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
@@ -432,9 +463,14 @@ def merge_runs(parts: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
     ------
     RuntimeError
         If charges differ between replicates: a schedule that depends on private data
-        would disclose some.
+        would disclose some. Under add-remove adjacency they follow from the released n.
     """
-    charges = [part.ledger.charges for part in parts if part.ledger is not None]
+    charges = [
+        part.ledger.charges
+        for part in parts
+        if part.ledger is not None
+        and part.ledger.budget.adjacency != Adjacency.ADD_REMOVE
+    ]
     if not all([_cost_equally(other, charges[0]) for other in charges[1:]]):
         raise RuntimeError(
             "replicates were charged differently: a schedule must not depend on "
@@ -456,6 +492,7 @@ def merge_runs(parts: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
         np.array(n_centers),
         remainders,
         tuple(zooms),
+        tuple([part.n_points for part in parts for _ in part.centers]),
     )
 
 

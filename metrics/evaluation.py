@@ -56,7 +56,7 @@ class _Clustering:
         return compute.labels(self.points, self.centers)
 
     @cached_property
-    def inertias(self) -> list[int] | list[float]:
+    def inertias(self) -> list[int]:
         """Return the inertia of each replicate, exact, in squared grid steps."""
         return compute.inertia(self.points, self.centers)
 

@@ -44,7 +44,8 @@ class BaseCurator:
     Attributes
     ----------
     n_points, n_features, n_replicates : int
-        Public.
+        Public. Under add-remove adjacency ``n_points`` is the released number of
+        records.
     adjacency : Adjacency or None
         Adjacency of the ledger's budget; None where no privacy is claimed.
     public_seeds : tuple of int
@@ -58,8 +59,8 @@ class BaseCurator:
         what is farther out.
     serves : tuple of type
         The queries that it answers, those on its views included.
-    required_adjacency : Adjacency or None
-        The only adjacency that its ledger may have; None for any.
+    adjacencies : tuple of Adjacency
+        Those that its ledger may have; empty for any.
     needs_ledger : bool
         Whether methods that claim no privacy are refused.
     group : int or None
@@ -73,7 +74,7 @@ class BaseCurator:
     """
 
     serves: ClassVar[tuple[type[Query], ...]] = ()
-    required_adjacency: ClassVar[Adjacency | None] = None
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = ()
     needs_ledger: ClassVar[bool] = False
     group: int | None = None
     is_zoomed: bool = False
@@ -92,7 +93,9 @@ class BaseCurator:
         self._rounds: defaultdict[str, int] = defaultdict(int)
         self.adjacency: Any = None if ledger is None else ledger.budget.adjacency
         self._check_adjacency()
-        self.n_points = self._shards.n_records
+        # A secret n has no value until it is released: reading it is an error.
+        is_secret = self.adjacency == Adjacency.ADD_REMOVE
+        self._n_points = None if is_secret else self._shards.n_records
         self.n_features = self._shards.n_features
         self.count_unit = 1 if self._shards.has_weights else SCALE
         unit = Unit.of(self._shards.n_persons)
@@ -107,6 +110,26 @@ class BaseCurator:
         self.radius = math.sqrt(self.n_features)
         self.scale = Symlog(1.0, 0.0, by_norm=False)
         self._set_up()
+
+    @property
+    def n_points(self) -> int:
+        """Number of records: the exact one, or what was released of it.
+
+        Raises
+        ------
+        DisclosureError
+            Under add-remove adjacency, before it is released.
+        """
+        if self._n_points is None:
+            raise DisclosureError(
+                f"n_points is secret under {self.adjacency} adjacency: release "
+                "RecordCount first"
+            )
+        return self._n_points
+
+    @n_points.setter
+    def n_points(self, number: int) -> None:
+        self._n_points = number
 
     def _set_up(self) -> None:
         """Check and set what a subclass needs; the constructor calls it last."""
@@ -228,12 +251,12 @@ class BaseCurator:
 
     def _check_adjacency(self) -> None:
         """Refuse a ledger under an adjacency that this curator does not support."""
-        required = self.required_adjacency
+        supported = self.adjacencies
         is_optional = self.adjacency is None and not self.needs_ledger
-        if required not in (None, self.adjacency) and not is_optional:
+        if supported and self.adjacency not in supported and not is_optional:
             raise ValueError(
                 f"adjacency={self.adjacency} is not supported by this curator: it "
-                f"charges what {required} costs"
+                f"charges what {' and '.join(supported)} cost"
             )
         # A null record is a record that is absent; only these adjacencies define
         # absence.

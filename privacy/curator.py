@@ -1,4 +1,4 @@
-"""The central curator, under zero-out adjacency, and its views of the points.
+"""The central curator and its views of the points.
 
 For every query the curator charges the ledger, computes the exact answer, adds noise,
 and returns integers on the grid. Exact answers are returned only to methods that claim
@@ -18,7 +18,6 @@ from pkm.compute import (
 )
 from pkm.compute.storage.blocks import Shards
 from pkm.privacy.base import BaseCurator, DisclosureError
-from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_type
 from pkm.privacy.queries.clipped_points import ClippedPoints
 from pkm.privacy.queries.clipped_queries import (
@@ -43,6 +42,7 @@ from pkm.privacy.queries.sums import (
     CountsAndBoundedSums,
     GapPercentile,
     GridCounts,
+    RecordCount,
     SumsAndCounts,
 )
 from pkm.privacy.queries.tree import (
@@ -52,10 +52,14 @@ from pkm.privacy.queries.tree import (
     PartitionTree,
     Splits,
 )
+from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 
 
 class Curator(BaseCurator):
-    """Central curator for a batch of replicates, under zero-out adjacency.
+    """Central curator for a batch of replicates.
+
+    Neighbors differ in the presence of a record, and n is public (zero-out adjacency)
+    or released (add-remove).
 
     Parameters
     ----------
@@ -73,7 +77,8 @@ class Curator(BaseCurator):
     Attributes
     ----------
     n_points, n_features, n_replicates : int
-        Public (n is public under zero-out adjacency).
+        Public. Under add-remove adjacency ``n_points`` is the released number of
+        records, and secret before the release.
     public_seeds : tuple of int
         One per replicate, for public randomness; the seeds of the noise are different.
     domain : ndarray of shape (2, d), float64
@@ -81,15 +86,16 @@ class Curator(BaseCurator):
     Raises
     ------
     ValueError
-        If a point lies outside the domain, shards differ in width, or the ledger's
-        adjacency is not zero-out.
+        If a point lies outside the domain, shards differ in width, or the ledger has
+        another adjacency.
     """
 
-    required_adjacency = Adjacency.ZERO_OUT
+    adjacencies = ONE_RECORD_ADJACENCIES
     serves = (
         SumsAndCounts,
         CountsAndBoundedSums,
         GridCounts,
+        RecordCount,
         GapPercentile,
         ShellCounts,
         SideCounts,
@@ -153,6 +159,7 @@ class Curator(BaseCurator):
         )
         shards = self._shards.map(rescale).persist()
         inner = type(self)(shards, self._ledger, self._streams, domain)
+        inner._n_points = self._n_points
         inner.scale = scale
         if scale.by_norm:
             inner.radius = 1.0

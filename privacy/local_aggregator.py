@@ -469,7 +469,7 @@ class LocalAggregator(BaseCurator):
         If the ledger has reports of users already.
     """
 
-    required_adjacency = Adjacency.LOCAL
+    adjacencies = (Adjacency.LOCAL,)
     needs_ledger = True
     serves = (LocalCounts, LocalSums, LocalPoints)
 

@@ -35,6 +35,9 @@ class Sensitivity(NamedTuple):
     unit : float or ndarray
         Public factor of the noise's scale, for each entry of the answer if it is an
         array. The norms above are those of the change divided by it, entry by entry.
+    parts : int
+        Parts of a grid step that the exact answer is in: 2**16 for sums of rows with
+        weights. The noisy answer is rounded to whole steps.
     """
 
     l1: float
@@ -42,6 +45,7 @@ class Sensitivity(NamedTuple):
     linf: float = np.inf
     l0: float = np.inf
     unit: float | np.ndarray = 1.0
+    parts: int = 1
 
 
 Sensitivities = Mapping[str, Any]

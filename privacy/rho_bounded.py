@@ -87,7 +87,7 @@ class RhoBoundedCurator(BaseCurator):
     ((1, 3, 2), 1)
     """
 
-    required_adjacency = Adjacency.RHO_BOUNDED
+    adjacencies = (Adjacency.RHO_BOUNDED,)
     needs_ledger = True
     serves = (
         AllPoints,

@@ -15,6 +15,7 @@ from pkm.compute.storage.points import (
     make_slices,
     read_weights,
     square_norms,
+    weight,
 )
 
 #: Clipped vectors are shorter by this factor, more than root and quotient may round up.
@@ -66,6 +67,7 @@ def clipped_sums(
     labels: np.ndarray,
     origins: np.ndarray,
     radius: float,
+    in_parts: bool,
 ) -> np.ndarray:
     """Sum the differences of each bucket's points from its origin, clipped in norm.
 
@@ -80,6 +82,9 @@ def clipped_sums(
         In grid steps.
     radius : float
         In grid steps.
+    in_parts : bool
+        Whether sums of rows with weights are exact, in 2**-16 grid steps. Otherwise
+        what a row adds is rounded toward zero to whole steps.
 
     Returns
     -------
@@ -99,13 +104,17 @@ def clipped_sums(
             sq_dist += diff * diff
         # Differences of whole records inside the radius are integers: the product is
         # exact.
-        factor = weights[i] / SCALE if len(weights) else 1.0
+        factor = 1.0
+        copies = weight(weights, i)
+        if len(weights) and not in_parts:
+            factor = copies / SCALE
+            copies = 1
         if sq_dist > squared_radius:
             factor *= radius / math.sqrt(sq_dist) * SHRINKAGE
         for h in range(d):
             # Truncation toward zero: the sum changes by no more than the radius.
             diff = np.float64(rows[i, h]) - origins[label, h]
-            sums[label, h] += np.int64(diff * factor)
+            sums[label, h] += np.int64(diff * factor) * copies
     return sums
 
 
@@ -114,10 +123,13 @@ def nearest_clipped_sums(
     centers: np.ndarray,
     radius: float,
 ) -> Arrays:
-    """Clipped sums about each center of the points nearest to it, and their numbers."""
+    """Clipped sums about each center of the points nearest to it, and their numbers.
+
+    Sums of rows with weights are in 2**-16 grid steps.
+    """
     nearest = labels(points, centers[None])[0]
     weights = read_weights(points)
-    sums = clipped_sums(points.rows, weights, nearest, centers, float(radius))
+    sums = clipped_sums(points.rows, weights, nearest, centers, float(radius), True)
     return sums, count_labels(nearest, weights, len(centers))
 
 
@@ -125,7 +137,7 @@ def sums_about(
     points: Points,
     centers: np.ndarray,
     origins: np.ndarray,
-    max_squared_distance: float | np.ndarray | None,
+    max_squared_distance: float | np.ndarray | None = None,
 ) -> Arrays:
     """Sums about origins (R, k, d) of the points nearest to each center, and counts.
 
@@ -142,7 +154,7 @@ def sums_about(
     counts = np.empty(origins.shape[:2], np.int64)
     nearest = labels(points, centers, max_squared_distance)
     for r, row in enumerate(nearest):
-        sums[r] = clipped_sums(points.rows, weights, row, origins[r], np.inf)
+        sums[r] = clipped_sums(points.rows, weights, row, origins[r], np.inf, False)
         inside = row >= 0
         counts[r] = count_labels(row[inside], weights[inside], centers.shape[1])
     return sums, counts

@@ -4,7 +4,8 @@ Points are ranked by their squared distance to the nearest center, the largest f
 and those at one distance by their coordinates, the smallest first. Equal points have
 equal ranks. So the m farthest are all points that rank before a last point, and some
 copies of that point, whatever the order of the points. :class:`Farthest` holds the last
-point and the number of its copies, not a list of points.
+point and the number of its copies, not a list of points. Where rows have weights, m is
+a sum of weights, and so are the counts below: of the last point a part is selected.
 """
 
 from collections.abc import Iterator
@@ -14,9 +15,15 @@ from functools import partial
 import numpy as np
 
 from pkm.compute.kernels.nearest import squared_distances
-from pkm.compute.storage.blocks import Arrays, Blocks, Shards
+from pkm.compute.storage.blocks import Arrays, Blocks, Shards, add
 from pkm.compute.storage.dask_points import DaskPoints
-from pkm.compute.storage.points import SCALE, Points, make_slices
+from pkm.compute.storage.points import (
+    SCALE,
+    Points,
+    count_labels,
+    make_slices,
+    read_weights,
+)
 
 #: A pass of the selection counts points by so many bits of their squared distances.
 DIGIT_BITS = 16
@@ -40,7 +47,8 @@ class Farthest:
         Points that :meth:`mask` does not mark, though copies of them are among the
         farthest: the last point, and the farther ones of ``previous.tied_rows``.
     tied_counts : ndarray of shape (e,), int64
-        Number of copies of each that are among the farthest.
+        Number of copies of each that are among the farthest; where rows have weights,
+        the part of their weight that is.
     previous : Farthest or None
         The points that were selected from; None for all.
     """
@@ -91,7 +99,7 @@ def farthest(
     centers : ndarray of shape (k, d), int64
         In the domain, in grid steps.
     n_farthest : int
-        Number of points to select; all if there are fewer.
+        Number of points to select, or their weight; all if there are fewer.
 
     Returns
     -------
@@ -110,7 +118,7 @@ def farthest(
     if n_farthest < 1:
         no_rows, no_counts = list_tied(None, d)
         return Farthest(centers, np.inf, np.zeros(d, np.float32), no_rows, no_counts)
-    tied_points = Points.from_grid(tied_rows)
+    tied_points = replace(Points.from_grid(tied_rows), weights=tied_counts)
 
     # Find the rank of the last point digit by digit, until few points share the digits.
     # Invariant: the last point has the prefix, and n_wanted of the points with the
@@ -120,32 +128,33 @@ def farthest(
     n_inside = np.inf
     while n_inside > MAX_GATHERED and not prefix.is_complete:
         count = partial(_digit_counts, prefix=prefix, previous=previous)
-        (counts,) = points.map_reduce(count)
-        counts += _digit_counts(tied_points, prefix, tied_counts=tied_counts)[0]
+        counts, numbers = points.map_reduce(count)
+        add((counts, numbers), _digit_counts(tied_points, prefix))
         # The digit of the last point is the first whose cumulative count is enough.
         ends = np.cumsum(counts)
         if ends[-1] < n_wanted:
             return previous
         digit = int(np.searchsorted(ends, n_wanted))
-        n_inside = int(counts[digit])
-        n_wanted -= int(ends[digit]) - n_inside
+        n_inside = int(numbers[digit])
+        n_wanted -= int(ends[digit] - counts[digit])
         prefix = prefix.extended(digit)
 
-    # Sort the points with the prefix; the last point is number n_wanted of them.
+    # Sort the points with the prefix; the counts of the last one reach n_wanted.
     if prefix.is_complete:
         last = np.array(prefix.coordinates, np.float32)
         n_last = n_wanted
     else:
-        (inside,) = points.map_reduce(
-            partial(_rows_at, prefix=prefix, previous=previous), _concatenated
-        )
-        (more,) = _rows_at(tied_points, prefix, tied_counts=tied_counts)
-        rows = np.concatenate([inside, more])
+        gather = partial(_rows_at, prefix=prefix, previous=previous)
+        inside = points.map_reduce(gather, _concatenated)
+        rows, counts = _concatenated(inside, _rows_at(tied_points, prefix))
         squares = squared_distances(Points.from_grid(rows), centers)
         # The last key of lexsort is the primary one.
         order = np.lexsort((*rows.T[::-1], -squares))
-        last = rows[order[n_wanted - 1]]
-        n_last = np.count_nonzero((rows[order[:n_wanted]] == last).all(axis=1))
+        ends = np.cumsum(counts[order])
+        last = rows[order[np.searchsorted(ends, n_wanted)]]
+        # Copies are in a row: the first of them begins where the counts before end.
+        first = int((rows[order] == last).all(axis=1).argmax())
+        n_last = n_wanted - int(ends[first] - counts[order[first]])
 
     # Earlier copies, which masks do not mark, are selected if they rank before the last
     # point.
@@ -231,10 +240,11 @@ def _digit_counts(
     points: Points,
     prefix: _RankPrefix,
     previous: Farthest | None = None,
-    tied_counts: np.ndarray | None = None,
 ) -> Arrays:
-    """Numbers of the points with a prefix by the value of their next digit."""
+    """Counts and numbers of points with a prefix by the value of their next digit."""
+    weights = read_weights(points)
     counts = np.zeros(prefix.n_values, np.int64)
+    numbers = np.zeros(prefix.n_values, np.int64)
     for inside, gaps in prefix.select_inside(points, previous):
         if prefix.shift:
             digits = (gaps >> prefix.next_shift) & (prefix.n_values - 1)
@@ -242,27 +252,23 @@ def _digit_counts(
             digits = (
                 points.rows[inside, len(prefix.coordinates)].astype(np.int64) + SCALE
             )
-        # float64 weights are exact: the counts are below 2**53.
-        weights = None if tied_counts is None else tied_counts[inside]
-        counts += np.bincount(digits, weights, prefix.n_values).astype(
-            np.int64, copy=False
-        )
-    return (counts,)
+        own = weights[inside] if len(weights) else weights
+        counts += count_labels(digits, own, prefix.n_values)
+        numbers += np.bincount(digits, minlength=prefix.n_values)
+    return counts, numbers
 
 
 def _rows_at(
     points: Points,
     prefix: _RankPrefix,
     previous: Farthest | None = None,
-    tied_counts: np.ndarray | None = None,
 ) -> Arrays:
-    """Coordinates (m, d) of the points with a prefix."""
+    """Coordinates (m, d) of the points with a prefix, and what each counts for."""
     blocks = [inside for inside, _ in prefix.select_inside(points, previous)]
     inside = np.concatenate([np.empty(0, int), *blocks])
-    rows = points.rows[inside]
-    if tied_counts is not None:
-        rows = np.repeat(rows, tied_counts[inside], axis=0)
-    return (rows,)
+    if points.weights is None:
+        return points.rows[inside], np.ones(len(inside), np.int64)
+    return points.rows[inside], points.weights[inside].astype(np.int64)
 
 
 def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
@@ -272,7 +278,7 @@ def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
 
 
 def _concatenated(rows: Arrays, more: Arrays) -> Arrays:
-    return (np.concatenate([*rows, *more]),)
+    return tuple(np.concatenate(pair) for pair in zip(rows, more, strict=True))
 
 
 def _is_before_last(

@@ -233,9 +233,17 @@ def bucket_counts(
     hashing: Hash,
     remaining: Farthest | None,
 ) -> Arrays:
-    """Codes of the remaining points without copies, increasing, and their counts."""
+    """Codes of the remaining points without copies, increasing, and their counts.
+
+    Counts of rows with weights are in 2**-16 records.
+    """
     codes = _bucket_codes(points, hashing, remaining)
-    return np.unique(codes, return_counts=True)
+    if points.weights is None:
+        return np.unique(codes, return_counts=True)
+    marked = slice(None) if remaining is None else remaining.mask(points)
+    weights = points.weights[marked].astype(np.int64)
+    # A row without weight is absent: it must not make its bucket occupied.
+    return sum_by_key(codes[weights > 0], weights[weights > 0])
 
 
 def merge_counts(counted: Arrays, more: Arrays) -> Arrays:
@@ -252,7 +260,10 @@ def bucket_sums(
     origins: np.ndarray,
     radius: float,
 ) -> Arrays:
-    """Sums (b, d) of the remaining points of released buckets, without copies."""
+    """Sums (b, d) of the remaining points of released buckets, without copies.
+
+    Those of rows with weights are in 2**-16 grid steps.
+    """
     # Position of each point's bucket among the released ones; the mask's points only.
     positions = _find_positions(_bucket_codes(points, hashing, remaining), released)
     if remaining is None:
@@ -261,7 +272,8 @@ def bucket_sums(
         buckets = np.full(points.shape[0], -1, np.int32)
         buckets[remaining.mask(points)] = positions
     weights = read_weights(points)
-    return (clipped_sums(points.rows, weights, buckets, origins, float(radius)),)
+    sums = clipped_sums(points.rows, weights, buckets, origins, float(radius), True)
+    return (sums,)
 
 
 def _bucket_codes(

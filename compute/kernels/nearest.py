@@ -94,7 +94,7 @@ def _broadcast_limits(
     return np.array([[max_squared_distance]], np.float64)
 
 
-def inertia(points: Points, centers: np.ndarray) -> list[int] | list[float]:
+def inertia(points: Points, centers: np.ndarray) -> list[int]:
     """Sum of squared distances to the nearest center, for every replicate.
 
     Parameters
@@ -106,8 +106,7 @@ def inertia(points: Points, centers: np.ndarray) -> list[int] | list[float]:
     -------
     list of int
         In squared grid steps. Exact whatever the number of points, hence the same for
-        any order or split of them. With weights it is divided by 2**16: floats, rounded
-        once.
+        any order or split of them. What a row with a weight adds is rounded down.
     """
     if points.weights is not None:
         return [_weighted_inertia(points, points.weights, own) for own in centers]
@@ -128,10 +127,23 @@ def _weighted_inertia(
     points: Points,
     weights: np.ndarray,
     centers: np.ndarray,
-) -> float:
+) -> int:
     """Sum of squared distances times weights, of one replicate."""
-    squares = squared_distances(points, centers).astype(np.int64)
-    return sum_exactly(squares * weights) / SCALE
+    costs = weigh_squares(squared_distances(points, centers), weights)
+    return sum_exactly(costs.astype(np.int64))
+
+
+def weigh_squares(squares: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Squared distances times the weights of their rows, rounded down to integers.
+
+    So a person's rows add no more to a cost than one record.
+
+    Examples
+    --------
+    >>> weigh_squares(np.array([7.0, 7.0]), np.array([SCALE // 2, SCALE])).tolist()
+    [3.0, 7.0]
+    """
+    return np.floor(squares * (weights / SCALE))
 
 
 def labels(
@@ -350,7 +362,7 @@ def swap_costs(
     -------
     ndarray of shape (len(slots), m), object
         Exact sums of squared distances to the nearest center, as Python integers, in
-        squared grid steps.
+        squared grid steps. What a row with a weight adds is rounded down.
 
     Notes
     -----
@@ -369,6 +381,8 @@ def swap_costs(
         squares = points.rows[block].astype(np.float64) @ doubled
         squares += squared_norms
         squares += points.squared_norms[block, None]
+        if points.weights is not None:
+            squares = weigh_squares(squares, points.weights[block, None])
         costs += _swap_costs(squares, current, slots).astype(np.int64)
     return costs
 

@@ -185,10 +185,12 @@ def _sum_clipped(
     # points does not matter.
     d = rows.shape[1]
     total = np.zeros(d, np.int64)
+    differences = np.empty(d)
     for i in range(rows.shape[0]):
         squared = 0.0
         for h in range(d):
             difference = coordinate(rows, remainders, i, h) - center[h]
+            differences[h] = difference
             squared += difference * difference
         # Differences in units of 2^-16 radii: clipped to the norm SCALE, then truncated
         # toward zero, so that neither rounding makes one longer.
@@ -196,7 +198,7 @@ def _sum_clipped(
         if len(weights):
             factor *= weights[i] / SCALE
         for h in range(d):
-            total[h] += int((coordinate(rows, remainders, i, h) - center[h]) * factor)
+            total[h] += int(differences[h] * factor)
     return total
 
 

@@ -135,7 +135,11 @@ def count_persons(ids: Iterable[Any], name: str = "groups") -> Persons:
     return make_persons(merge_counts(total, recent), key)
 
 
-def count_ids(ids: Any, key: np.ndarray, name: str = "groups") -> PersonCounts:
+def count_ids(
+    ids: Any,
+    key: np.ndarray,
+    name: str = "groups",
+) -> PersonCounts:
     """Count the rows of each person in a block of ids."""
     hashes, null = hash_ids(ids, key, name)
     hashes = np.delete(hashes, null)
@@ -144,7 +148,10 @@ def count_ids(ids: Any, key: np.ndarray, name: str = "groups") -> PersonCounts:
     return hashes, sizes, np.array([len(null)])
 
 
-def merge_counts(totals: PersonCounts, more: PersonCounts) -> PersonCounts:
+def merge_counts(
+    totals: PersonCounts,
+    more: PersonCounts,
+) -> PersonCounts:
     """Add the counts of more rows to totals, in place."""
     hashes, sizes, n_null = totals
     n_before = len(hashes)
@@ -157,7 +164,10 @@ def merge_counts(totals: PersonCounts, more: PersonCounts) -> PersonCounts:
     return totals
 
 
-def make_persons(counts: PersonCounts, key: np.ndarray) -> Persons:
+def make_persons(
+    counts: PersonCounts,
+    key: np.ndarray,
+) -> Persons:
     """Replace the numbers of rows by weights, in place."""
     hashes, sizes, n_null = counts
     _pack(hashes, sizes)
@@ -370,7 +380,11 @@ def _pack(hashes: np.ndarray, sizes: np.ndarray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _look_up(hashes: np.ndarray, words: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _look_up(
+    hashes: np.ndarray,
+    words: np.ndarray,
+    wanted: np.ndarray,
+) -> np.ndarray:
     """Weight of a row for each hash, int32; -1 for one that is not there."""
     n = len(hashes)
     units = np.full(len(wanted), -1, np.int32)

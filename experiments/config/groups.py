@@ -87,7 +87,7 @@ def fill_defaults(entry: Mapping) -> dict[str, Any]:
     --------
     >>> entry = {"name": "own", "_target_": "pkm.methods.Lloyd"}
     >>> list(fill_defaults(entry))[:5]
-    ['name', '_target_', 'zoom', 'require_zoom', 'variant']
+    ['name', '_target_', 'zoom', 'require_zoom', 'adjacency']
     """
     target = entry.get("_target_", MISSING)
     if target == MISSING or not isinstance(target, str):

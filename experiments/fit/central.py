@@ -91,6 +91,9 @@ def fit_seeds(
 ) -> "list[tuple[Run, Timing]]":
     """Fit all seeds, as one batch or one by one.
 
+    Where n is secret, every replicate has charges of its own: they are fitted one by
+    one, too.
+
     One by one, a first fit is discarded, so that compilation and first accesses to
     memory are not in the measured times. Each fit starts with an empty cache of the
     points.
@@ -111,7 +114,8 @@ def fit_seeds(
     if one_by_one:
         fit_batch(seeds=seeds[:1])
     fits = []
-    for batch in [(seed,) for seed in seeds] if one_by_one else [seeds]:
+    is_single = one_by_one or method.claim.adjacency == "add_remove"
+    for batch in [(seed,) for seed in seeds] if is_single else [seeds]:
         if one_by_one:
             data.method_points.cache.clear()
         with timer() as elapsed:

@@ -20,6 +20,7 @@ from pkm.experiments.config.method_parameters import (
 )
 from pkm.experiments.config.settings import require
 from pkm.methods.weights import weigh_rows
+from pkm.privacy import Adjacency
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 from pkm.row_blocks import stacked
 
@@ -133,11 +134,11 @@ def resolve_cell(
         If the data cannot be had.
     """
     data = prepare_cell_data(cell, data_dir)
-    n = data.points.n_records
-    rule = f"at most n={n}, the number of points of {cell.dataset}"
-    require(cell.k <= n, "k", cell.k, rule)
     method = build_method(cell)
     claim = method.claim
+    n = data.points.n_records
+    rule = f"at most n={n}, the number of points of {cell.dataset}"
+    require(hides_n(method) or cell.k <= n, "k", cell.k, rule)
     defines_null = not claim.private or claim.adjacency in ONE_RECORD_ADJACENCIES
     rule = (
         f"a file without missing or infinite values for {cell.method}, private under "
@@ -149,6 +150,12 @@ def resolve_cell(
         if uses_secure_noise(cell, method):
             seeds = tuple(secrets.randbits(SEED_BITS) for _ in cell.seeds)
     return ResolvedCell(cell, method, data, seeds, data_dir)
+
+
+def hides_n(method: Any) -> bool:
+    """Tell whether n is secret: then no refusal may follow from it."""
+    adjacency = getattr(method, "adjacency", None)
+    return adjacency == Adjacency.ADD_REMOVE
 
 
 def uses_secure_noise(cell: Cell, method: Any) -> bool:

@@ -15,6 +15,7 @@ from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.settings import require
 from pkm.experiments.fit.inputs import (
     build_method,
+    hides_n,
     load_data,
     resolve_cell,
     uses_secure_noise,
@@ -156,9 +157,10 @@ def check_cell(
         kind, or a file's content does not fit. Also if preprocessing=range has no
         common range, or points lie outside a domain with clip=false.
     """
-    rule = f"at most n={info.n}, the points of {cell.dataset_name}"
-    require(info.n is None or cell.k <= info.n, "k", cell.k, rule)
     method = build_method(cell)
+    rule = f"at most n={info.n}, the points of {cell.dataset_name}"
+    is_unknown = info.n is None or hides_n(method)
+    require(is_unknown or cell.k <= info.n, "k", cell.k, rule)
     cell.kind.check_method(cell, method, info.n, info.d)
     are_numbers = cell.seeds == tuple(range(len(cell.seeds)))
     rule = "a number of replicates with secure noise, whose seeds are drawn"

@@ -283,6 +283,8 @@ def expand_sweep(
                     gaps.append(gap)
                     continue
                 has_delta = accepts_parameter(method.target, "delta")
+                is_secret = method.params.get("adjacency") == "add_remove"
+                n = None if is_secret else info.n
                 cell = Cell(
                     method=method.name,
                     target=method.target,
@@ -291,7 +293,7 @@ def expand_sweep(
                     preprocessing=choose_preprocessing(source, sweep.preprocessing),
                     k=info.k if k is None else k,
                     epsilon=epsilon,
-                    delta=compute_delta(sweep.delta, info.n) if has_delta else None,
+                    delta=compute_delta(sweep.delta, n) if has_delta else None,
                     path=source["path"],
                     columns=source["columns"],
                     label_column=source["label"],
@@ -316,7 +318,7 @@ def compute_delta(
     Raises
     ------
     ValueError
-        If it depends on a number of points that is drawn with the points.
+        If it depends on a number of points that is drawn with the points, or secret.
 
     Examples
     --------
@@ -327,7 +329,8 @@ def compute_delta(
     if match is None:
         return delta
     if n_points is None:
-        require(False, "delta", delta, "a number for data sets whose size is drawn")
+        rule = "a number for data sets whose size is drawn, or secret (add_remove)"
+        require(False, "delta", delta, rule)
     return n_points ** -float(match[1])
 
 

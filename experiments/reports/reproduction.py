@@ -1,14 +1,18 @@
 """One paper: what its plan lacks, running it, its report and its place in MLflow."""
 
+import multiprocessing
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.findings import VERDICTS
@@ -19,7 +23,7 @@ from pkm.experiments.cell.environment import describe_environment, describe_sour
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import require_choices
 from pkm.experiments.config.settings import to_list
-from pkm.experiments.console.console import format_duration, show
+from pkm.experiments.console.console import format_duration, make_consoles, show
 from pkm.experiments.plan.estimate import estimate_costs, estimate_wall_time
 from pkm.experiments.plan.plan import Plan, make_plan, warn_seeded_noise
 from pkm.experiments.plan.sweep import apply_profile
@@ -35,6 +39,8 @@ from pkm.experiments.store.store import Store
 
 #: Verbs that run cells; None stands for run, then report.
 RUN_VERBS = (None, "run", "retry")
+#: Verbs that print, and change nothing.
+PRINT_VERBS = ("plan", "status")
 
 
 @dataclass(frozen=True)
@@ -210,11 +216,27 @@ def reproduce_papers(
         for paper in papers:
             check_figures_and_claims(paper)
     failed = []
-    for number, request in enumerate(requests, 1):
-        if len(requests) > 1:
-            line = f"paper {number} of {len(papers)}: {request.plan.paper}"
-            show(console, line, "bold")
-        failed.append(reproduce(request, config, console))
+    published: list[Future] = []
+    # The report of a paper is made while the cells of the next one run, by a process
+    # that cannot know the classes that check a configuration.
+    settings = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn) as reporter:
+        for number, request in enumerate(requests, 1):
+            if len(requests) > 1:
+                line = f"paper {number} of {len(papers)}: {request.plan.paper}"
+                show(console, line, "bold")
+            failed.append(run_verb(request, config, console))
+            if config.verb in PRINT_VERBS:
+                continue
+            if len(requests) == 1:
+                publish(request, config, console)
+                continue
+            report_made = reporter.submit(publish_and_print, request, settings)
+            report_made.add_done_callback(partial(print_result, console))
+            published.append(report_made)
+    for future in published:
+        future.result()
     index_page = Path(config.results) / "reports" / "index.html"
     if is_reported and index_page.is_file():
         table = make_summary_table(index_page.parent, papers, config.profile.name)
@@ -224,12 +246,12 @@ def reproduce_papers(
     return any(failed)
 
 
-def reproduce(
+def run_verb(
     request: Request,
     config: DictConfig,
     console: Console,
 ) -> bool:
-    """Carry out the key ``verb`` for one paper: by default run, then report.
+    """Carry out the key ``verb`` for one paper, up to what `publish` does.
 
     Parameters
     ----------
@@ -242,29 +264,39 @@ def reproduce(
     Returns
     -------
     bool
-        Whether cells of the plan have failed.
+        Whether cells that were to run have failed.
 
     Raises
     ------
     PermissionError
         If the results folder cannot be written.
     """
-    verb = config.verb
     plan = request.selection
     store = Store(config.results)
-    if verb == "plan":
+    if config.verb == "plan":
         show_plan(plan, store, Backend(**config.backend), console)
-        return False
-    if verb == "status":
+    if config.verb == "status":
         show_status(plan, store, console)
+    if config.verb in PRINT_VERBS:
         return False
+    if config.verb in RUN_VERBS:
+        run_missing(plan, store, config, console, again=config.verb == "retry")
+    return any(store.status(cell.key) == "failed" for cell in plan.cells)
+
+
+def publish(
+    request: Request,
+    config: DictConfig,
+    console: Console,
+) -> None:
+    """Write the report of a paper, and bring MLflow up to date, as ``verb`` wants."""
+    store = Store(config.results)
     folder = None
-    if verb != "report":
-        run_missing(plan, store, config, console, again=verb == "retry")
-    if verb in (None, "report"):
+    if config.verb in (None, "report"):
         folder = report(request, store, config, console)
     # Without a results folder there is nothing to show.
-    if config.tracking.name == "mlflow" and store.root.is_dir():
+    is_tracked = config.tracking.name == "mlflow" and store.root.is_dir()
+    if is_tracked:
         # Imported here: MLflow takes seconds.
         from pkm.experiments.mlflow.tracking import sync_after_run
 
@@ -277,7 +309,27 @@ def reproduce(
             profile=profile,
             report=folder,
         )
-    return any(store.status(cell.key) == "failed" for cell in plan.cells)
+
+
+def publish_and_print(
+    request: Request,
+    config: DictConfig,
+) -> str:
+    """Publish a paper in another process; return what it printed."""
+    console, _ = make_consoles()
+    with console.capture() as capture:
+        publish(request, config, console)
+    return capture.get()
+
+
+def print_result(
+    console: Console,
+    future: Future[str],
+) -> None:
+    """Print what another process has printed, if it has not failed."""
+    if future.exception() is None and future.result():
+        lines = future.result().rstrip()
+        console.print(Text.from_ansi(lines), soft_wrap=True)
 
 
 def select_sweeps(

@@ -156,7 +156,7 @@ class EMMC(PrivateKMeans):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if n_points is not None:
+        if n_points is not None and not self.hides_n:
             # The finest grid has the largest tables: the lattice refuses those that are
             # too large.
             finest_side, _ = self._scales(n_points)[0]

@@ -36,15 +36,38 @@ class StabilityHistogram:
         Probability that a cell that occurs for one neighbor only is released; in (0,
         1).
     max_changed_cells : int, default=1
-        Largest number of cells in which neighbors can differ, over all histograms that
-        are released together.
+        Largest number of cells in which neighbors can differ by a record each, over all
+        histograms that are released together. A record may be spread over cells.
 
     Attributes
     ----------
     threshold : float
         Smallest noisy count to release, in records: ``1 + stddev * q``, where all of
         ``max_changed_cells`` standard normal variates stay below q with probability
-        ``1 - delta``. A cell that occurs for one neighbor only holds one record there.
+        ``1 - delta``. A cell that occurs for one neighbor only holds one record there,
+        or a part of one, for which :meth:`find_threshold` is higher.
+
+    Notes
+    -----
+    Rows with weights spread a record over cells. Let it add v records to a cell that
+    holds n without it; the v of all cells add up to 1 at most. Write u(m, t) for minus
+    the logarithm of the probability that the noisy count of m records is below t. Let g
+    be ``-log(1 - delta)`` over ``max_changed_cells``, so that ``u(1, T) <= g`` for the
+    threshold T (and a delta up to 1/2). For n < 1 the cell has the least threshold
+    T(n), of at least T, with ``u(n, T(n)) <= n g``. It falls with n; an empty cell has
+    none.
+
+    Let both neighbors release the cell from T(n) on: that costs what the noise does.
+    The one with the record releases it from T(n + v) on. Its noisy count must not be
+    between the two: the exponent of that is ``x = u(n + v, T(n + v)) - u(n + v,
+    T(n))``. It is at most v g; for every spread they are at most g together:
+
+    - If n + v <= 1 and T(n) > T, then ``x <= (n + v) g - u(n, T(n)) = v g``.
+    - If n < 1 < n + v and T(n) > T, let L(m) be u(m, T), and k the slope of log L at 1.
+      L is log-concave, because the ratio of its slope to L falls with m. So ``u(n + v,
+      T(n)) >= n g L(n + v) / L(n)``, and ``x <= g (exp(k (n + v - 1)) - n exp(k v))``.
+      As exp is convex, that is at most ``g (1 - n)``, which is less than v g.
+    - Else the thresholds are equal.
 
     Examples
     --------
@@ -75,15 +98,38 @@ class StabilityHistogram:
         """Smallest noisy count to release, in records."""
         # Noise is rounded to the grid: a count half a step below the threshold could be
         # rounded up to it. Secure noise has a slightly larger scale.
-        stddev = float(Gaussian.secure_scale(self.stddev * SCALE)) / SCALE
-        return 1 + stddev * quantile(self.delta, self.max_changed_cells) + 0.5 / SCALE
+        margin = self._secure_stddev * quantile(self.delta, self.max_changed_cells)
+        return 1 + margin + 0.5 / SCALE
+
+    def find_threshold(self, count: float, is_secure: bool = False) -> float:
+        """Smallest noisy count to release of a cell, by its exact count, in records.
+
+        Below one record it is so high that a cell of v records passes with probability
+        at most ``1 - (1 - delta)**v``; infinite for an empty cell.
+
+        Examples
+        --------
+        >>> noise = StabilityHistogram(10.0, 1e-6)
+        >>> [round(noise.find_threshold(count), 1) for count in (1, 0.5, 1e-4)]
+        [48.5, 49.4, 63.6]
+        """
+        if count >= 1:
+            return self.threshold
+        if count <= 0:
+            return math.inf
+        # The scale of the noise itself: a larger one would not do.
+        stddev = self._secure_stddev if is_secure else self.stddev
+        margin = stddev * quantile(self.delta, self.max_changed_cells / count)
+        return max(self.threshold, count + margin + 0.5 / SCALE)
 
     def check(self, sensitivity: Sensitivity) -> None:
         """Refuse too few cells for what neighbors change, and a scale out of range."""
-        if self.max_changed_cells < sensitivity.l0:
+        # A person's record may lie in many cells, and is one record in all of them.
+        n_changed = sensitivity.l1 / SCALE
+        if self.max_changed_cells < n_changed:
             raise ValueError(
                 f"max_changed_cells={self.max_changed_cells} of the noise must be at "
-                f"least {sensitivity.l0:g}: neighbors differ in as many counts"
+                f"least {n_changed:g}: neighbors differ in as many counts"
             )
         self._noise.check(sensitivity)
 
@@ -127,12 +173,22 @@ class StabilityHistogram:
         for cells_at, counts in values.chunks():
             noisy = np.empty_like(counts)
             for block in make_slices(len(counts), BLOCK_CELLS):
-                noisy[block] = add_noise(counts[block] * SCALE)
+                noisy[block] = add_noise(counts[block] * values.unit)
             # Names are looked up after the selection: most cells are never named.
-            selected = np.flatnonzero(noisy >= least)
+            passes = noisy >= least
+            for cell in np.flatnonzero(passes & (counts < SCALE // values.unit)):
+                count = int(counts[cell]) * values.unit / SCALE
+                own = self.find_threshold(count, streams.secure)
+                passes[cell] = noisy[cell] >= own * SCALE
+            selected = np.flatnonzero(passes)
             cells.append(cells_at(selected))
             large_counts.append(noisy[selected])
         return [ReleasedCells(np.concatenate(cells), np.concatenate(large_counts))]
+
+    @property
+    def _secure_stddev(self) -> float:
+        """Standard deviation of secure noise, in records."""
+        return float(Gaussian.secure_scale(self.stddev * SCALE)) / SCALE
 
     @property
     def _noise(self) -> Gaussian:
@@ -148,14 +204,17 @@ class OccupiedCells(NamedTuple):
         The cells, in a public order that does not depend on that of the
         records.
     counts : ndarray of shape (m,), int64
-        Positive, in records.
+        Positive, in multiples of the unit.
     min_count : float, default=0
         A public threshold above that of the noise, in records.
+    unit : int, default=2**16
+        Units of 2**-16 records that one stands for in a count.
     """
 
     cells: np.ndarray
     counts: np.ndarray
     min_count: float = 0.0
+    unit: int = SCALE
 
     def chunks(self) -> Iterator[tuple[CellsAt, np.ndarray]]:
         """Return all cells as one chunk; see :attr:`StreamedCells.chunks`."""
@@ -173,11 +232,13 @@ class StreamedCells:
         slice of the chunk's cells to their names, and the counts. Concatenated they are
         those of :class:`OccupiedCells`.
     min_count : float, default=0
+    unit : int, default=2**16
         As in :class:`OccupiedCells`.
     """
 
     chunks: Callable[[], Iterator[tuple[CellsAt, np.ndarray]]]
     min_count: float = 0.0
+    unit: int = SCALE
 
     @property
     def cells(self) -> np.ndarray:
@@ -204,7 +265,7 @@ class ReleasedCells(NamedTuple):
     counts: np.ndarray
 
 
-def quantile(delta: float, n_variates: int = 1) -> float:
+def quantile(delta: float, n_variates: float = 1) -> float:
     """Quantile of the largest of ``n_variates`` normal ones: exceeded with delta.
 
     Examples

@@ -1,11 +1,12 @@
 """Private points clipped to a public ball, for hashing (LSH) and local search.
 
 Queries are on all points or on the remaining ones. At first these are all points;
-:meth:`ClippedPoints.filter_farthest` keeps those that are farthest from released
-centers. A record that is present or not (zero-out adjacency) then changes the remaining
-points by one replacement: without the record the next farthest point takes its place.
-So sensitivities of queries on the remaining points are those of a replacement. The
-queries are in :mod:`pkm.privacy.queries.clipped_queries`.
+:meth:`ClippedPoints.filter_farthest` keeps a public number of those that are farthest
+from released centers. A record that is present or not then changes the remaining points
+by one replacement: without the record the next farthest point takes its place. Where
+rows have weights, the weight that a record had goes to the next farthest rows. So
+sensitivities of queries on the remaining points are those of a replacement. The queries
+are in :mod:`pkm.privacy.queries.clipped_queries`.
 """
 
 import math
@@ -22,6 +23,10 @@ from pkm.compute.storage.dask_points import DaskPoints
 from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.checks import check_grid_integers, check_positive, check_type
 from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
+
+#: Records whose sums fit int64 if they are in parts of a step: a coordinate of a
+#: difference is at most two half-widths, 2**33 parts.
+MAX_WEIGHTED = 1 << 29
 
 
 class ClippedPoints(View):
@@ -54,6 +59,8 @@ class ClippedPoints(View):
     is_filtered : bool
         Whether :meth:`filter_farthest` was called: a record then changes the remaining
         points by a replacement.
+    parts : int
+        Parts of a grid step that exact sums are in: 2**16 where rows have weights.
     """
 
     def __init__(
@@ -64,6 +71,12 @@ class ClippedPoints(View):
         super().__init__(curator)
         check_positive("radius", radius, ", in half-widths")
         self.n_remaining = self.n_points
+        self.parts = SCALE // self.count_unit
+        if self.parts > 1 and self.n_points > MAX_WEIGHTED:
+            raise ValueError(
+                f"n={self.n_points} records with weights must be at most "
+                f"{MAX_WEIGHTED}, so that sums fit int64"
+            )
         self.radius = min(radius, math.sqrt(self.n_features))
         self.uncompressed_radius = self.radius * curator.scale.linear_part
         # A zoom has clipped the points to this ball already, but for rounding, and they
@@ -97,6 +110,12 @@ class ClippedPoints(View):
         function of the multiset of points. Nothing is released. If two data sets differ
         by one record, or by one replacement, the records that are kept of them differ
         by at most one replacement: a record more shifts the ranks after it by one.
+
+        Where rows have weights, that much weight is kept, and a part of the last row.
+        Let two data sets share rows, and each have others that weigh one record at
+        most. Each keeps the shared rows up to a rank, and some of its own. The one that
+        keeps fewer shared rows keeps that much more of its own. So what either has
+        alone of the kept rows weighs one record at most.
         """
         self.check_positions(centers)
         if not 0 < fraction < 1:
@@ -107,9 +126,9 @@ class ClippedPoints(View):
         self.n_remaining = math.floor(fraction * self.n_remaining)
         # A copy: every later pass computes the distances to them.
         centers = centers.copy()
-        self._remaining = farthest(
-            self._all, self._remaining, centers, self.n_remaining
-        )
+        # Of rows with weights, whose unit is a part of a record, it is the weight.
+        weight = self.n_remaining * self.parts
+        self._remaining = farthest(self._all, self._remaining, centers, weight)
         self.is_filtered = True
 
     def histogram_noise(

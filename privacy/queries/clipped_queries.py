@@ -11,6 +11,11 @@ L2 sensitivities, in records and half-widths of the domain:
   squared diameter.
 
 The first two are on the remaining points of :class:`ClippedPoints`, the others on all.
+
+Where rows have weights, those of a record add up to 1 at most. Every answer is a sum
+over rows that is linear in the weights, or rounded toward zero row by row. So a record
+changes it by an average of what whole records do, and all bounds hold. Linear sums are
+exact, in parts of a grid step; the released ones are rounded after the noise.
 """
 
 import math
@@ -21,15 +26,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from pkm.compute import SCALE, Points, inertia, sums_and_counts
-from pkm.compute.kernels.clipping import nearest_clipped_sums
+from pkm.compute import SCALE, Points, inertia
+from pkm.compute.kernels.clipping import nearest_clipped_sums, sums_about
 from pkm.compute.kernels.farthest import list_tied
 from pkm.compute.kernels.hashing import Hash, bucket_counts, bucket_sums, merge_counts
 from pkm.compute.kernels.nearest import swap_costs
 from pkm.compute.kernels.shells import nearest_shells
 from pkm.compute.storage.blocks import total_array
 from pkm.compute.storage.points import make_slices
-from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_positive
 from pkm.privacy.mechanisms.additive import Gaussian
 from pkm.privacy.mechanisms.selection import ScoreSensitivity
@@ -72,15 +76,15 @@ class BucketCounts(Query):
     Its part is ``counts``, a
     :class:`pkm.privacy.mechanisms.stability_histogram.ReleasedCells`: buckets by their
     numbers under the hash (b,), int64, in increasing order, and their counts (b,),
-    int64, in units of 2**-16 records. A record lies in one bucket; a replacement takes
-    one out of a bucket and puts one into another. The number of remaining records is
-    public under zero-out adjacency alone.
+    int64, in units of 2**-16 records. A record lies in one bucket, or is spread over
+    some; a replacement takes one out of buckets and puts one into others. The number of
+    remaining records follows from the curator's n, which is public or released.
     """
 
     label = "bucket_counts"
     mechanisms = LARGE_COUNTS
     view = ClippedPoints
-    adjacencies = (Adjacency.ZERO_OUT,)
+    serves_weights = True
 
     hashing: Hash
     min_count: float = 0.0
@@ -103,7 +107,8 @@ class BucketCounts(Query):
         codes = self.hashing.codes(Points.from_grid(tied_rows))
         buckets, counts = merge_counts(present, (codes, tied_counts))
         buckets = buckets.astype(np.int64)
-        return {"counts": OccupiedCells(buckets, counts, self.min_count)}
+        unit = source.count_unit
+        return {"counts": OccupiedCells(buckets, counts, self.min_count, unit)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,14 +130,14 @@ class BucketSums(Query):
     -----
     Its part is ``sums`` (b, d), int64, in grid steps. A record adds at most the radius
     to one sum; a replacement takes that much from a sum and adds that much to the same
-    or another one. The L2 sensitivity, for the scale of the noise, is
-    :meth:`ClippedPoints.sum_sensitivity`.
+    or another one. So it is for the parts of a record in several sums. The L2
+    sensitivity, for the scale of the noise, is :meth:`ClippedPoints.sum_sensitivity`.
     """
 
     label = "bucket_sums"
     mechanisms = GAUSSIAN_SUMS
     view = ClippedPoints
-    adjacencies = (Adjacency.ZERO_OUT,)
+    serves_weights = True
 
     hashing: Hash
     codes: np.ndarray
@@ -158,7 +163,8 @@ class BucketSums(Query):
         # A replacement takes a clipped difference from one sum and adds one to the same
         # or another: 2 radii, if both are in one sum and opposite.
         l2 = source.sum_sensitivity(self.radius)
-        return {"sums": vector_sensitivity(l2, source.n_features)}
+        sums = vector_sensitivity(l2, source.n_features, parts=source.parts)
+        return {"sums": sums}
 
     def exact(self, source: ClippedPoints) -> Answer:
         """Exact sums."""
@@ -189,6 +195,7 @@ class _NearestQuery(Query):
     """Base class of the queries on the points nearest to each center."""
 
     view = ClippedPoints
+    serves_weights = True
 
     centers: np.ndarray
 
@@ -219,7 +226,8 @@ class NearestCounts(_NearestQuery, CountQuery):
 
     def count(self, source: ClippedPoints) -> np.ndarray:
         """Count over all shards."""
-        add_up = partial(sums_and_counts, centers=self.centers[None])
+        centers = self.centers[None]
+        add_up = partial(sums_about, centers=centers, origins=np.zeros_like(centers))
         _, counts = source._all.map_reduce(add_up)
         return counts[0]
 
@@ -290,7 +298,8 @@ class NearestSumsAndCounts(_NearestQuery):
     def sensitivity(self, source: ClippedPoints) -> Sensitivities:
         """One record in one cell, and the radius in its sum."""
         # Rounding toward zero keeps each clipped difference within the radius.
-        sums = vector_sensitivity(self.radius * SCALE, source.n_features)
+        length = self.radius * SCALE
+        sums = vector_sensitivity(length, source.n_features, parts=source.parts)
         return {"sums": sums, "counts": ONE_COUNT}
 
     def exact(self, source: ClippedPoints) -> Answer:
@@ -299,7 +308,7 @@ class NearestSumsAndCounts(_NearestQuery):
             nearest_clipped_sums, centers=self.centers, radius=self.radius * SCALE
         )
         sums, counts = source._all.map_reduce(add_up)
-        return {"sums": sums[None], "counts": counts[None] * SCALE}
+        return {"sums": sums[None], "counts": counts[None] * source.count_unit}
 
     def details(self) -> Details:
         """The radius."""
@@ -319,12 +328,13 @@ class SecondMoments(Query):
     the diagonal stands for two entries of the matrix, so its unit is divided by
     sqrt(2). Then the change of the triangle has the Frobenius norm of the matrix.
     Coordinates are truncated to 2**-12 half-widths, toward zero, so that products are
-    integers.
+    integers; those of a row with a weight are multiplied by its root before.
     """
 
     label = "second_moments"
     mechanisms: ClassVar[Mechanisms] = {"moments": (Gaussian,)}
     view = ClippedPoints
+    serves_weights = True
 
     def sensitivity(self, source: ClippedPoints) -> Sensitivities:
         """The squared radius, in the Frobenius norm of the matrix."""
@@ -361,6 +371,7 @@ class _CandidateQuery(Query):
 
     mechanisms = CHOICES
     view = ClippedPoints
+    serves_weights = True
 
     candidates: np.ndarray
 
@@ -481,7 +492,12 @@ def _moments(points: Points) -> np.ndarray:
     moments = np.zeros((d, d), np.int64)
     for block in make_slices(len(points.rows), MOMENT_ROWS):
         rows = points.rows[block].astype(np.float64)
-        rows = np.trunc(rows * (MOMENT_STEPS / SCALE))
+        rows *= MOMENT_STEPS / SCALE
+        if points.weights is not None:
+            # A product is an integer, or 2**-49 of itself or more away from one: float
+            # rounding cannot lift it there.
+            rows *= np.sqrt(points.weights[block] / SCALE)[:, None]
+        rows = np.trunc(rows)
         moments += (rows.T @ rows).astype(np.int64)
     return moments
 

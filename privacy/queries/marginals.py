@@ -16,7 +16,6 @@ import numpy as np
 from pkm.compute import Points
 from pkm.compute.storage.blocks import total_array
 from pkm.compute.storage.points import make_slices
-from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import (
     are_different_indices,
     check_floats,
@@ -158,14 +157,12 @@ class DependentColumns(_TableSelection):
     Notes
     -----
     Its part is ``choices`` (1, 1), int64: the index of the candidate. The score is the
-    L1 distance of the table from ``n`` times the product of the shares, which is
-    rounded to 2**-16 records so that scores are exact. A record changes each by at most
-    1, up or down. It serves one replicate.
+    L1 distance of the table from the public ``n`` times the product of the shares,
+    which is rounded to 2**-16 records so that scores are exact. A record changes each
+    by at most 1, up or down. It serves one replicate.
     """
 
     label = "dependent_columns"
-    # The score uses the number of records, which is public under this adjacency alone.
-    adjacencies = (Adjacency.ZERO_OUT,)
 
     shares: Sequence[np.ndarray]
 

@@ -5,7 +5,7 @@ Sensitivities under zero-out or add-remove adjacency, in records and half-widths
 - :class:`SumsAndCounts`: one count by 1, and one sum by sqrt(d) in L2; with relative
   sums, by the radius of its center.
 - :class:`CountsAndBoundedSums`: one count by 1, and each coordinate of its sum.
-- :class:`GridCounts`: one count by 1.
+- :class:`GridCounts`, :class:`RecordCount`: one count by 1.
 - :class:`GapPercentile`: its paper's claim, which is wrong for two or more features.
 
 Cells are disjoint and one record lies in one cell. So the cost of a query is that of
@@ -23,6 +23,7 @@ import numpy as np
 from pkm.compute import averaged_gaps, cell_counts
 from pkm.compute.kernels.clipping import sums_about
 from pkm.compute.storage.blocks import total_array
+from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import check_floats, check_grid_integers, check_positive
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms.additive import (
@@ -76,6 +77,7 @@ def vector_sensitivity(
     length: float,
     n_entries: int,
     unit: Any = 1.0,
+    parts: int = 1,
 ) -> Sensitivity:
     """Sensitivity of an answer that changes by a vector of L2 norm at most ``length``.
 
@@ -85,7 +87,8 @@ def vector_sensitivity(
     (6.0, 3.0, 3.0)
     """
     # L1 is at most sqrt(n) times L2, by the Cauchy-Schwarz inequality.
-    return Sensitivity(math.sqrt(n_entries) * length, length, length, unit=unit)
+    l1 = math.sqrt(n_entries) * length
+    return Sensitivity(l1, length, length, unit=unit, parts=parts)
 
 
 ONE_COUNT = entries_sensitivity(1)
@@ -289,6 +292,38 @@ class GridCounts(CountQuery):
     def details(self) -> Details:
         """The number of intervals."""
         return {"intervals": self.intervals}
+
+
+@dataclass(frozen=True, eq=False)
+class RecordCount(CountQuery):
+    """Number of records, null ones included, where it is secret.
+
+    Notes
+    -----
+    Its part is ``counts`` (R, 1), int64, in units of 2**-16 records. Rounded, and at
+    least 1, it is the curator's ``n_points`` from then on. It serves one replicate.
+    """
+
+    label = "record_count"
+    adjacencies = (Adjacency.ADD_REMOVE,)
+    serves_weights = True
+
+    def check(self, source: Any) -> None:
+        """Refuse more than one replicate."""
+        source.check_single(self.label)
+
+    def count(self, source: Any) -> np.ndarray:
+        """Count the records: of a person, all rows together are one."""
+        return np.array([source._shards.n_records * (SCALE // source.count_unit)])
+
+    def postprocess(
+        self,
+        source: Any,
+        outcomes: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Make the released number that of the curator."""
+        source.n_points = max(1, round(outcomes["counts"].item() / SCALE))
+        return outcomes
 
 
 @dataclass(frozen=True, eq=False)

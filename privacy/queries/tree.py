@@ -485,9 +485,11 @@ class Splits(Query):
         scores = np.empty((source.n_features, len(grid.boundaries)))
         first = np.full(source.n_features, -1)
         last = np.full(source.n_features, grid.n_bins)
-        # The smallest type that holds the count of any bin.
-        narrow = np.uint16 if source.n_points < 1 << 16 else np.uint32
-        count_type = narrow if source.n_points < 1 << 32 else np.int64
+        # The smallest type that holds the count of any bin. A released number of
+        # records may be below the exact one.
+        n = max(source.n_points, source._points.n_records)
+        narrow = np.uint16 if n < 1 << 16 else np.uint32
+        count_type = narrow if n < 1 << 32 else np.int64
         sizes = self._sizes.tolist()
         # One pass counts the points of as many cells as memory allows.
         n_bins = grid.n_bins

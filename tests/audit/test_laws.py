@@ -221,6 +221,37 @@ def test_stability_histogram_on_the_side_that_lacks_a_cell():
     assert mean == pytest.approx(hidden, abs=5 * error + 1e-12)
 
 
+def test_stability_histogram_of_parts_of_a_record():
+    """A person adds 0.7 records to a cell of others, and 0.2 to an empty one."""
+    mechanism = StabilityHistogram(stddev=4.0, delta=0.1)
+    sizes = (np.array([1.3, 0.4, 0.2]) * SCALE).astype(np.int64)
+    values = OccupiedCells(np.array([2, 5, 9]), sizes, unit=1)
+    others = OccupiedCells(np.array([2, 5]), (np.array([0.6, 0.4]) * SCALE).astype(int), unit=1)
+    mean, error, losses = mean_of_inverse(mechanism, values, others, Sensitivity(SCALE, SCALE))
+    assert mean == pytest.approx(1.0, abs=5 * error)
+    cost = realized(mechanism, values, others, Sensitivity(SCALE, SCALE))
+    assert cost.mu == pytest.approx(0.7 / 4, rel=1e-4)
+    assert 0.05 < cost.delta <= 0.1
+    shown = np.isinf(losses).mean()
+    assert shown == pytest.approx(cost.delta, abs=5 * math.sqrt(0.1 * 0.9 / N_DRAWS))
+    assert cost == realized(mechanism, others, values, Sensitivity(SCALE, SCALE))
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_gaussian_noise_of_answers_in_parts_of_a_step(is_secure):
+    mechanism = Gaussian(3.0)
+    values = np.tile([0, 1, 2, 3], 2000)[None]
+    sensitivity = Sensitivity(l1=100.0, l2=100.0, parts=4)
+    assert realized(mechanism, array(0, 8), array(4, 8), sensitivity).mu == pytest.approx(1 / 3)
+    output = mechanism.draw(values, NoiseStreams([0], is_secure), ("draw",), sensitivity)
+    law = find_law(mechanism, sensitivity, is_secure)
+    uniforms = law.randomize_pit(output, values, np.random.default_rng(0))
+    if not is_secure:
+        assert stats.kstest(uniforms.ravel(), "uniform").pvalue > 1e-6
+    # Rounding to whole steps before the noise is seen in so little noise alone.
+    assert stats.kstest(uniforms.ravel(), "uniform").statistic < 0.05
+
+
 def test_sorted_rows_with_noise():
     mechanism = SortedGaussian(float(SCALE))
     values = np.array([[[0, 0], [SCALE, 0], [0, SCALE]]], np.int64)

@@ -1,19 +1,34 @@
 """Planted faults of persons and weights: replay moves whole persons through ``fit``."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pkm.audit import report
 from pkm.compute import SCALE
-from pkm.compute.kernels import clipping, grid_codes, shells
+from pkm.compute.kernels import clipping, farthest, grid_codes, nearest, shells
+from pkm.compute.storage.blocks import Shards
 from pkm.compute.storage.points import RowWeights
-from pkm.methods import FastLloyd, GLloyd, QuadtreeKMeans, SynopsisKMeans
+from pkm.methods import (
+    Balcan,
+    FastLloyd,
+    FedDPKMeans,
+    GLloyd,
+    KaplanStemmer,
+    PEMeans,
+    QuadtreeKMeans,
+    SynopsisKMeans,
+)
 from pkm.methods import base as methods_base
 from pkm.methods import weights as methods_weights
+from pkm.privacy import StabilityHistogram
+from pkm.privacy.queries import clipped_points, clipped_queries
 
 N_PAIRS = 24
 NO_WEIGHTS = np.empty(0, np.int32)
 correct = methods_weights.weigh_rows
+moments = clipped_queries._moments
 
 
 def weigh_by(change):
@@ -123,10 +138,49 @@ def test_kernels_that_count_rows_are_found(module, method, monkeypatch):
     assert findings
 
 
+def one_threshold(self, count, is_secure=False):
+    """As if a cell that one person occupies held one record: there may be many of them."""
+    return self.threshold
+
+
+def select_rows(points, previous, centers, n_farthest):
+    """The farthest rows, whatever their weight: a person's rows are replaced by as many."""
+    shards = [replace(shard, weights=None) for shard in points]
+    n_rows = sum(len(shard.rows) for shard in shards)
+    return farthest.farthest(Shards(shards), previous, centers, n_rows // 2)
+
+
+def whole_moments(points):
+    return moments(replace(points, weights=None))
+
+
+def whole_costs(squares, weights):
+    return squares
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "fault", "method"),
+    [
+        (StabilityHistogram, "find_threshold", one_threshold, KaplanStemmer(2, bounds=(-1, 1))),
+        (clipped_points, "farthest", select_rows, KaplanStemmer(2, bounds=(-1, 1))),
+        (clipped_queries, "_moments", whole_moments, FedDPKMeans(2, dimensions=1, bounds=(-1, 1))),
+        (nearest, "weigh_squares", whole_costs, Balcan(2, bounds=(-1, 1))),
+    ],
+    ids=["threshold", "farthest", "moments", "costs"],
+)
+def test_faults_in_a_ball_are_found(owner, name, fault, method, monkeypatch):
+    monkeypatch.setattr(owner, name, fault)
+    _, findings = report.replay_pairs(method, 2 * N_PAIRS, 0)
+    assert findings
+
+
+IN_A_BALL = [KaplanStemmer, Balcan, PEMeans, FedDPKMeans]
+
+
 @pytest.mark.parametrize(
     "method",
-    [FastLloyd(2, bounds=(-1, 1)), SynopsisKMeans(2, bounds=(-1, 1))],
-    ids=["FastLloyd", "SynopsisKMeans"],
+    [kind(2, bounds=(-1, 1)) for kind in [FastLloyd, SynopsisKMeans, *IN_A_BALL]],
+    ids=lambda method: type(method).__name__,
 )
 def test_replay_moves_persons(method):
     _, findings = report.replay_pairs(method, N_PAIRS, 0)

@@ -101,7 +101,7 @@ UNDERCHARGED = [
         "15 unclipped sums",
         broken(KaplanStemmer, queries=[planted.UnclippedSums])(K),
         "bucket_sums",
-        24,
+        48,
     ),
     Fault(
         "17 sensitivity 0",

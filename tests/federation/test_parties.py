@@ -365,6 +365,8 @@ def test_methods_without_a_public_schedule_are_refused():
         run_in_threads(DPM(), [points], [0], network=Network(1), allow_seeded_noise=True)
     with pytest.raises(ValueError, match="KaplanStemmer cannot run as a protocol"):
         get_rounds(KaplanStemmer(2), 40_000, 2, Network(1))
+    with pytest.raises(ValueError, match="adjacency=add_remove needs a curator that counts all"):
+        get_rounds(FastLloyd(2, adjacency="add_remove"), 40_000, 2, Network(1))
     with pytest.raises(ValueError, match=r"zoom=0\.1 needs a curator that holds all points"):
         get_rounds(FastLloyd(2, zoom=0.1), 40_000, 2, Network(1))
     with pytest.raises(ValueError, match="n_clusters=500 must be at most"):

@@ -1,5 +1,8 @@
 """Rows with weights: persons with several rows, and weights that are given."""
 
+from dataclasses import replace
+from itertools import cycle, product
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -10,19 +13,41 @@ from hypothesis import strategies as st
 
 from pkm import row_blocks
 from pkm.compute import SCALE, Points
-from pkm.methods import DPM, EMMC, EUGkM, FastLloyd, GLloyd, Lloyd, QuadtreeKMeans, SynopsisKMeans
+from pkm.compute.kernels.hashing import euclidean_hash
+from pkm.methods import (
+    DPM,
+    EMMC,
+    Balcan,
+    EUGkM,
+    FastLloyd,
+    FedDPKMeans,
+    GLloyd,
+    KaplanStemmer,
+    Lloyd,
+    PEMeans,
+    QuadtreeKMeans,
+    SynopsisKMeans,
+)
 from pkm.methods.weights import weigh_rows
 from pkm.privacy import (
     AccountError,
+    BucketCounts,
+    BucketSums,
     Budget,
+    CandidateSets,
     ClippedSum,
     Curator,
     GridCounts,
+    NearestCounts,
+    NearestShells,
+    NearestSumsAndCounts,
     NoiseStreams,
     PrivacyAccountant,
+    SecondMoments,
     ShellCounts,
     SideCounts,
     SumsAndCounts,
+    Swaps,
 )
 
 da = pytest.importorskip("dask.array")
@@ -36,7 +61,19 @@ METHODS = [
     EUGkM(2, epsilon=2.0, bounds=(-1, 1), random_state=1),
     QuadtreeKMeans(2, epsilon=2.0, bounds=(-1, 1), random_state=1),
     SynopsisKMeans(2, epsilon=2.0, bounds=(-10, 10), random_state=1),
+    KaplanStemmer(2, epsilon=2.0, bounds=(-1, 1), random_state=1, rounds=3),
+    KaplanStemmer(2, epsilon=2.0, bounds=(-1, 1), random_state=1, select="local_search"),
+    Balcan(2, epsilon=2.0, bounds=(-1, 1), random_state=1),
+    PEMeans(2, epsilon=2.0, bounds=(-1, 1), random_state=1, finish=0.2),
+    FedDPKMeans(2, epsilon=2.0, bounds=(-1, 1), random_state=1, dimensions=1),
 ]
+#: Kinds of ids: all with the first method, one with each of the others.
+KINDS = ("integers", "texts", "categories")
+WITH_KINDS = [*product(METHODS[:1], KINDS), *zip(METHODS[1:], cycle(KINDS), strict=False)]
+WIDE = np.hstack([X, -X, X])
+WIDE_METHOD = SynopsisKMeans(2, epsilon=2.0, bounds=(-10, 10), random_state=1)
+CASES = [pytest.param(method, X, id=repr(method)) for method in METHODS]
+CASES.append(pytest.param(WIDE_METHOD, WIDE, id="SynopsisKMeans of six columns"))
 
 
 def fit(method, points=X, **options):
@@ -56,26 +93,27 @@ def test_weights_of_a_person_add_up_to_one_record_at_most(groups):
     assert (sums[present] > SCALE - sizes[present]).all()
 
 
-@pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_one_row_a_person_gives_the_bits_of_the_row_level(method):
-    by_row = fit(method).cluster_centers_
+@pytest.mark.parametrize(("method", "points"), CASES)
+def test_one_row_a_person_gives_the_bits_of_the_row_level(method, points):
+    by_row = fit(method, points)
     ids = RNG.permutation(len(X)).astype(str)
-    by_person = fit(method, groups=ids)
-    assert (by_person.cluster_centers_ == by_row).all()
+    by_person = fit(method, points, groups=ids)
+    assert (by_person.cluster_centers_ == by_row.cluster_centers_).all()
+    assert by_person.ledger_.charges == by_row.ledger_.charges
     assert by_person.ledger_.budget.unit == "person"
 
 
-@pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_order_and_container_of_rows_change_no_bit(method, tmp_path):
+@pytest.mark.parametrize(("method", "points"), CASES)
+def test_order_and_container_of_rows_change_no_bit(method, points, tmp_path):
     """Also in blocks, from a file, and with null ids, which are persons of their own."""
     groups = pd.Series(RNG.integers(300, size=len(X))).astype("Int64")
     groups[:7] = pd.NA
     order = RNG.permutation(len(X))
-    np.save(tmp_path / "X.npy", X)
-    centers = fit(method, groups=groups).cluster_centers_
-    assert (fit(method, X[order], groups=groups[order]).cluster_centers_ == centers).all()
+    np.save(tmp_path / "X.npy", points)
+    centers = fit(method, points, groups=groups).cluster_centers_
+    assert (fit(method, points[order], groups=groups[order]).cluster_centers_ == centers).all()
     if method.supports_chunks:
-        array = da.from_array(X, (600, 1))
+        array = da.from_array(points, (600, 1))
         for chunks in (tmp_path / "X.npy", array):
             assert (fit(method, chunks, groups=groups).cluster_centers_ == centers).all()
 
@@ -97,8 +135,7 @@ def write_parts(folder, frame):
     return folder
 
 
-@pytest.mark.parametrize("kind", ["integers", "texts", "categories"])
-@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize(("method", "kind"), WITH_KINDS)
 def test_a_column_of_ids_gives_the_bits_of_ids_in_memory(method, kind, tmp_path, monkeypatch):
     ids = make_ids(kind)
     weights = np.random.default_rng(2).uniform(-0.1, 1.1, len(X))
@@ -109,7 +146,8 @@ def test_a_column_of_ids_gives_the_bits_of_ids_in_memory(method, kind, tmp_path,
     folder = write_parts(tmp_path / "visits", frame)
     table = pa.Table.from_pandas(frame, preserve_index=False)
     sources = [frame, table, str(folder), folder / "*.parquet", ds.dataset(folder)]
-    for n_values, source in zip((600, 602, 1e9, 3001, 1000), sources, strict=True):
+    cases = list(zip((600, 602, 1e9, 3001, 1000), sources, strict=True))
+    for n_values, source in cases if method is METHODS[0] else cases[:2]:
         monkeypatch.setattr(row_blocks, "BLOCK_VALUES", int(n_values))
         model = fit(method, source, groups="user")
         assert (model.cluster_centers_ == expected.cluster_centers_).all()
@@ -120,10 +158,9 @@ def test_a_column_of_ids_gives_the_bits_of_ids_in_memory(method, kind, tmp_path,
         assert (model.cluster_centers_ == weighted).all()
 
 
-@pytest.mark.parametrize("kind", ["integers", "texts"])
-@pytest.mark.parametrize("method", METHODS, ids=repr)
+@pytest.mark.parametrize(("method", "kind"), WITH_KINDS)
 def test_chunks_of_ids_give_the_bits_of_ids_in_memory(method, kind):
-    ids = make_ids(kind).fillna(5 if kind == "integers" else "")
+    ids = make_ids(kind).astype(object).fillna(5 if kind == "integers" else "")
     ids = ids.to_numpy(np.int16 if kind == "integers" else np.str_)
     weights = np.random.default_rng(2).uniform(-0.1, 1.1, len(X))
     expected = fit(method, groups=ids).cluster_centers_
@@ -296,12 +333,13 @@ def test_accounts_of_persons_and_of_rows_do_not_mix(tmp_path):
     assert PrivacyAccountant.open(path).budget.unit == "person"
 
 
-@pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_weights_of_one_change_no_bit(method):
-    plain = fit(method).cluster_centers_
-    assert (fit(method, sample_weight=np.ones(len(X))).cluster_centers_ == plain).all()
+@pytest.mark.parametrize(("method", "points"), CASES)
+def test_weights_of_one_change_no_bit(method, points):
+    plain = fit(method, points).cluster_centers_
+    weights = np.ones(len(X))
+    assert (fit(method, points, sample_weight=weights).cluster_centers_ == plain).all()
     # Outside of the interval they are clipped to it.
-    clipped = fit(method, sample_weight=np.full(len(X), 7.0))
+    clipped = fit(method, points, sample_weight=7 * weights)
     assert (clipped.cluster_centers_ == plain).all()
     assert clipped.ledger_.budget.unit == "row"
 
@@ -332,6 +370,57 @@ def test_a_weight_is_worth_as_many_copies(copies, seed):
             # A row's part of a sum is rounded toward zero.
             rounding = 0 if part == "counts" else 4 * len(copies)
             assert np.abs(4 * answer[part] - expected[part]).max() <= rounding
+
+
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=30),
+    st.integers(0, 1000),
+    st.sampled_from([0, 1, 3, 8]),
+)
+@settings(deadline=None)
+def test_a_weight_is_worth_as_many_copies_in_a_ball(copies, seed, n_kept):
+    """Also among the farthest points, of which the last row is cut."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(-SCALE, SCALE, (len(copies), 2))
+    units = weigh_rows(len(rows), sample_weight=copies, max_weight=4).units
+    weighted = replace(Points.from_grid(rows), weights=units)
+    repeated = Points.from_grid(np.repeat(rows, copies, axis=0))
+    one, many = (
+        Curator([points], None, NoiseStreams([0])).clipped_points(1.2)
+        for points in (weighted, repeated)
+    )
+    if n_kept:
+        centers = rng.integers(-SCALE, SCALE, (2, 2))
+        one.n_remaining, many.n_remaining = 2 * n_kept, 8 * n_kept
+        for view in (one, many):
+            view.filter_farthest(centers, 0.5)
+    centers = rng.integers(-SCALE // 2, SCALE // 2, (3, 2))
+    hashing = euclidean_hash(rng, 1, 2, 0.5)
+    codes = np.arange(hashing.sizes[0])
+    origins = rng.integers(-SCALE, SCALE, (len(codes), 2))
+    for query in [
+        NearestCounts(centers),
+        NearestShells(centers, np.array([1.0, 0.5, 0.2])),
+        NearestSumsAndCounts(centers, 0.3),
+        BucketSums(hashing, codes, origins, 0.4),
+    ]:
+        answer = query.exact(one)
+        expected = query.exact(many)
+        for part in query.mechanisms:
+            parts = [query.sensitivity(view)[part].parts for view in (one, many)]
+            assert (4 * answer[part] * parts[1] == expected[part] * parts[0]).all()
+    counts, expected = (BucketCounts(hashing).exact(view)["counts"] for view in (one, many))
+    assert counts.cells.tolist() == expected.cells.tolist()
+    assert (4 * counts.counts * counts.unit == expected.counts * expected.unit).all()
+    for query in [
+        Swaps(centers, np.array([0, 2]), [0, 1]),
+        CandidateSets(centers, np.array([[0, 1], [1, 2]])),
+    ]:
+        (scores,), (expected,) = (query.exact(view)["choices"] for view in (one, many))
+        np.testing.assert_allclose(4 * scores, expected, atol=8 * len(copies))
+    moments, expected = (SecondMoments().exact(view)["moments"] for view in (one, many))
+    # Coordinates are truncated, after the weight's root: by one step of 2**12 each.
+    assert np.abs(4 * moments - expected).max() <= 4 * len(copies) * 4 * (1 << 12)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,14 @@ million) or a p-value of 1e-6.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from curators import EXACT, NOISE, ONE_CENTER, ForbiddenNoise, curator_of
 
+from pkm.compute import Points, Symlog
+from pkm.methods.weights import weigh_rows
 from pkm.privacy import (
     SCALE,
     Adjacency,
@@ -21,6 +24,7 @@ from pkm.privacy import (
     Laplace,
     Ledger,
     NoiseStreams,
+    RecordCount,
     SumsAndCounts,
 )
 
@@ -107,9 +111,9 @@ def test_ill_posed_queries_are_refused(arguments, message):
 
 
 def test_curator_refuses_unsupported_adjacencies():
-    """Sensitivities are those of zero-out; under another adjacency the same noise costs more."""
+    """Sensitivities are those of one record's presence; a replacement costs more."""
     points = np.zeros((3, 2), np.int64)
-    for adjacency in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE, Adjacency.LOCAL):
+    for adjacency in (Adjacency.REPLACE_ONE, Adjacency.LOCAL):
         with pytest.raises(ValueError, match=f"adjacency={adjacency} is not supported"):
             curator_of(points, Budget(1.0, 1e-6, adjacency))
 
@@ -166,4 +170,64 @@ def test_sum_and_count_noise_are_independent():
 
 def test_adjacencies_of_the_curators_are_those_of_their_queries():
     for query in Curator.serves:
-        assert Adjacency.ZERO_OUT in query.adjacencies
+        assert (Adjacency.ZERO_OUT in query.adjacencies) == (query is not RecordCount)
+        assert set(query.adjacencies) <= set(Curator.adjacencies)
+
+
+def counting_curator(points, seed=0):
+    return Curator(points, Ledger(Budget(1.0, 1e-6, "add_remove")), NoiseStreams([seed]))
+
+
+def test_a_secret_number_of_records_is_unknown_before_its_release():
+    """Nor may a view have it, or a curator of a smaller domain."""
+    curator = counting_curator(np.zeros((300, 2), np.int64))
+    inner = curator.rescale(np.zeros(2), 0.5, Symlog(2.0, 0.0, by_norm=False))
+    for use in (
+        lambda: curator.n_points,
+        lambda: inner.n_points,
+        lambda: curator.clipped_points(1.0),
+        curator.whole,
+    ):
+        with pytest.raises(DisclosureError, match="n_points is secret under add_remove"):
+            use()
+    assert curator._ledger.charges == ()
+
+
+def test_a_released_number_of_records_is_that_of_all_views():
+    curator = counting_curator(np.zeros((300, 2), np.int64))
+    answer = curator.release(RecordCount(), counts=Laplace(100.0 * SCALE))
+    n = round(answer["counts"].item() / SCALE)
+    inner = curator.rescale(np.zeros(2), 0.5, Symlog(2.0, 0.0, by_norm=False))
+    views = [curator, inner, curator.whole(), inner.clipped_points(1.0)]
+    assert [view.n_points for view in views] == [n] * 4
+    assert n != 300
+    (charge,) = curator._ledger.charges
+    assert (charge.mechanism, charge.epsilon) == ("laplace", 0.01)
+
+
+def test_a_released_number_of_records_is_at_least_one():
+    curators = [counting_curator(np.zeros((1, 2), np.int64), seed) for seed in range(20)]
+    for curator in curators:
+        curator.release(RecordCount(), counts=Gaussian(100.0 * SCALE))
+    numbers = [curator.n_points for curator in curators]
+    assert min(numbers) == 1 < max(numbers)
+
+
+def test_a_number_of_records_is_counted_as_such():
+    """Null records count, and a person with all rows once; nothing else is of one record."""
+    rows = np.zeros((5, 2), np.int64)
+    weights, n_persons = weigh_rows(5, ["ann", "ann", "bob", "ann", None])
+    cases = {
+        7: [Points.from_grid(rows, n_null=1), Points.from_grid(rows[:1])],
+        3: [replace(Points.from_grid(rows), weights=weights, n_persons=n_persons)],
+    }
+    for n, shards in cases.items():
+        curator = Curator(shards, None, NoiseStreams([0]))
+        assert RecordCount().exact(curator)["counts"].tolist() == [[n * SCALE]]
+
+
+def test_a_number_of_records_is_released_for_one_replicate():
+    ledger = Ledger(Budget(1.0, 1e-6, "add_remove"))
+    curator = Curator(np.zeros((3, 2), np.int64), ledger, NoiseStreams([0, 1]))
+    with pytest.raises(ValueError, match="record_count serves one replicate at a time"):
+        curator.release(RecordCount(), counts=Gaussian(100.0 * SCALE))

@@ -62,26 +62,36 @@ def presence_pair(rng, d, adjacency, least=1):
     n_null = 1 if adjacency is Adjacency.ZERO_OUT else 0
     shards = sharded(rng, rows)
     fewer_shards = sharded(rng, fewer, n_null)
-    # No curator is made for add-remove: exact answers need no ledger.
-    return [Curator(points, None, NoiseStreams([0])) for points in (shards, fewer_shards)]
+    # Exact answers need no ledger.
+    curators = [Curator(points, None, NoiseStreams([0])) for points in (shards, fewer_shards)]
+    # Under add-remove adjacency neighbors have the same released number of records.
+    curators[1].n_points = n
+    return curators
 
 
-def person_pair(rng, d):
-    """Curators of neighbors that differ in all rows of a person."""
+def person_pair(rng, d, adjacency):
+    """Curators of neighbors that differ in all rows of a person.
+
+    Some rows have given weights, 0 among them.
+    """
     n = number(rng, 30)
     rows = positions(rng, n, d)
     groups = rng.integers(number(rng, 6), size=n)
-    weights, n_persons = weigh_rows(n, groups)
+    sample_weight = rng.choice([0.0, 0.3, 1.0], n) if rng.random() < 0.3 else None
+    weights, n_persons = weigh_rows(n, groups, sample_weight)
     stays = groups != groups[0]
-    pairs = [(rows, weights), (rows[stays], weights[stays])]
-    return [
+    n_fewer = n_persons - (adjacency is Adjacency.ADD_REMOVE)
+    pairs = [(rows, weights, n_persons), (rows[stays], weights[stays], n_fewer)]
+    curators = [
         Curator(
-            replace(Points.from_grid(present), weights=weight, n_persons=n_persons),
+            replace(Points.from_grid(present), weights=weight, n_persons=n_present),
             None,
             NoiseStreams([0]),
         )
-        for present, weight in pairs
+        for present, weight, n_present in pairs
     ]
+    curators[1].n_points = n_persons
+    return curators
 
 
 def moved_pair(rng, d):
@@ -114,7 +124,7 @@ def replaced_pair(rng, d):
 
 def neighbors(rng, d, adjacency, unit, least=1):
     if unit is Unit.PERSON:
-        return person_pair(rng, d)
+        return person_pair(rng, d, adjacency)
     if adjacency is Adjacency.RHO_BOUNDED:
         return moved_pair(rng, d)
     if adjacency is Adjacency.LOCAL:
@@ -127,14 +137,14 @@ CHARGED = {
     Gaussian: ("l2",),
     SortedGaussian: ("l2",),
     Laplace: ("l1",),
-    StabilityHistogram: ("l2", "l0"),
+    StabilityHistogram: ("l2", "l1"),
     BoundedLaplace: ("linf", "l0"),
 }
 
 
 def norm_ratios(change, sensitivity):
     """Norms of a change over their bounds."""
-    entries = (np.abs(change) / sensitivity.unit).ravel().astype(float)
+    entries = (np.abs(change) / (sensitivity.unit * sensitivity.parts)).ravel().astype(float)
     norms = {
         "l1": entries.sum(),
         "l2": np.linalg.norm(entries),
@@ -147,7 +157,8 @@ def norm_ratios(change, sensitivity):
 def change_of_cells(exact, neighbor):
     """Change of the counts of the cells that occur for either neighbor.
 
-    Those that occur for one of them only hold one record there, as thresholds assume.
+    Those that occur for one of them only hold one record there, as thresholds assume, or a part
+    of one, in units of 2**-16.
     """
     counts, neighbor_counts = (
         Counter(dict(zip(map(str, each.cells.tolist()), each.counts.tolist(), strict=True)))
@@ -155,10 +166,11 @@ def change_of_cells(exact, neighbor):
     )
     assert len(counts) == len(exact.cells)  # no cell twice
     assert exact.min_count == neighbor.min_count
+    assert exact.unit == neighbor.unit
     for cell in counts.keys() ^ neighbor_counts.keys():
-        assert counts[cell] + neighbor_counts[cell] == 1
+        assert 1 <= counts[cell] + neighbor_counts[cell] <= SCALE // exact.unit
     cells = sorted(counts.keys() | neighbor_counts.keys())
-    return np.array([counts[cell] - neighbor_counts[cell] for cell in cells]) * SCALE
+    return np.array([counts[cell] - neighbor_counts[cell] for cell in cells]) * exact.unit
 
 
 def change_of_rows(exact, neighbor):
@@ -311,7 +323,7 @@ def test_neighbors_change_within_the_sensitivity(example, adjacency, unit):
             # Bounds are public.
             np.testing.assert_equal(neighbor_sensitivities[part], sensitivity)
             ratios = ratios_of(rng, query, part, exact[part], neighbor[part], sensitivity)
-            if unit is Unit.PERSON:
+            if unit is Unit.PERSON and "l0" in ratios:
                 # The rows of a person may be in many cells: noise must not need a bound.
                 del ratios["l0"]
                 assert not is_charged(query, part, "l0")

@@ -1,5 +1,6 @@
 """Points in a ball for the tests of hashing and of what is built on it."""
 
+from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -42,15 +43,20 @@ def hashed(rows, n_points=None, radius=1.0, seed=0, ledger=None):
     return owner.clipped_points(radius)
 
 
-def rows_of(shards, found):
-    """Coordinates of the points that are the farthest, each as often as it is among them."""
-    rows = []
+def counts_of(shards, found):
+    """Coordinates of the points that are the farthest, and how often each is among them, or with
+    what weight.
+    """
+    kept = Counter()
     for shard in shards:
         mask = np.ones(len(shard.rows), bool) if found is None else found.mask(shard)
-        rows += shard.rows[mask].astype(int).tolist()
+        weights = np.ones(len(shard.rows), int) if shard.weights is None else shard.weights
+        for row, weight in zip(shard.rows[mask], weights[mask], strict=True):
+            kept[tuple(row.astype(int).tolist())] += int(weight)
     if found is not None:
-        rows += np.repeat(found.tied_rows, found.tied_counts, axis=0).astype(int).tolist()
-    return [tuple(row) for row in rows]
+        for row, count in zip(found.tied_rows, found.tied_counts, strict=True):
+            kept[tuple(row.astype(int).tolist())] += int(count)
+    return +kept
 
 
 def swaps_by_definition(rows, candidates, current, slots):

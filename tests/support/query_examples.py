@@ -1,6 +1,7 @@
 """Examples of every query: random public arguments, and the view that it is answered on."""
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from pkm.privacy import (
     NoiseStreams,
     ProjectedCounts,
     ProjectedSumsAndCounts,
+    RecordCount,
     SecondMoments,
     ShellCounts,
     SideCounts,
@@ -114,6 +116,10 @@ def bounded_sums(rng, d):
 
 def grid_counts(rng, d):
     return Example(GridCounts(number(rng, 5)))
+
+
+def record_count(rng, d):
+    return Example(RecordCount())
 
 
 def gap_percentile(rng, d):
@@ -449,6 +455,7 @@ EXAMPLES = {
     SumsAndCounts: (absolute_sums, near_sums, relative_sums, sums_within_radii),
     CountsAndBoundedSums: (bounded_sums,),
     GridCounts: (grid_counts,),
+    RecordCount: (record_count,),
     GapPercentile: (gap_percentile,),
     ShellCounts: (shell_counts(False), shell_counts(True)),
     SideCounts: (side_counts,),
@@ -507,5 +514,8 @@ def asked(kind, streams=None, ledger=None, example=0):
     holder = next(curator for curator in CURATORS if kind in curator.serves)
     query, view_of = EXAMPLES[kind][example](rng, 2)
     points = rng.integers(-SCALE, SCALE + 1, (N_MOVED, 2))
-    curator = holder(points, ledger or Ledger(BUDGETS[holder]), streams or NoDraws([0]))
+    budget = BUDGETS[holder]
+    if budget.adjacency not in kind.adjacencies:
+        budget = replace(budget, adjacency=kind.adjacencies[0])
+    curator = holder(points, ledger or Ledger(budget), streams or NoDraws([0]))
     return curator, view_of(curator), query

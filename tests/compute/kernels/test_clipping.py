@@ -13,7 +13,9 @@ def test_clipped_sums_agree_with_their_definition():
     origins = grid_points(4, 5, 1)
     labels = np.random.default_rng(2).integers(-1, 4, 300, dtype=np.int32)
     radius = 60_000.0
-    sums = clipped_sums(Points.from_grid(rows).rows, np.empty(0, np.int32), labels, origins, radius)
+    no_weights = np.empty(0, np.int32)
+    points = Points.from_grid(rows)
+    sums = clipped_sums(points.rows, no_weights, labels, origins, radius, True)
     for label in range(4):
         expected = np.zeros(5, np.int64)
         for row in rows[labels == label]:

@@ -74,7 +74,7 @@ def test_rows_beyond_the_last_weight_weigh_nothing():
         pa.array(["a", "b", "a", None], pa.string_view()),
         pa.array([3, 5, 3, None], pa.uint16()),
     ],
-    ids=repr,
+    ids=lambda ids: f"{type(ids).__name__} of {getattr(ids, 'dtype', None) or ids.type}",
 )
 def test_ids_of_any_kind_are_persons(ids):
     persons = count_persons([ids])

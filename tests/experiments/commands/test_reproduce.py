@@ -190,6 +190,13 @@ def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
     assert not (tmp_path / "results").exists()
 
 
+def test_reports_of_several_papers_are_made_by_another_process(tmp_path, capsys):
+    words = ["report", "paper=all", "profile=smoke", f"results={tmp_path}", "tracking=none"]
+    assert reproduce.main(words) == 0
+    out = capsys.readouterr().out
+    assert out.count("nothing is stored for this plan yet: no report\n") == len(choices("paper"))
+
+
 def test_no_cycles_are_looked_for_until_cells_are_run():
     gc.unfreeze()  # what commands of other tests have frozen
     assert gc.isenabled() and gc.get_freeze_count() == 0

@@ -23,8 +23,9 @@ def test_published_variants_say_so_in_their_names():
 def test_parameters_are_filled_in_from_the_class():
     entry = fill_defaults({"name": "own", "_target_": "pkm.methods.KMeansPlusPlus"})
     target = "pkm.methods.KMeansPlusPlus"
-    zoom = {"zoom": None, "require_zoom": False}  # of all methods
-    assert entry == {"name": "own", "_target_": target, **zoom, "n_init": 1}
+    # Two of all methods, and the adjacency.
+    inherited = {"zoom": None, "require_zoom": False, "adjacency": "zero_out"}
+    assert entry == {"name": "own", "_target_": target, **inherited, "n_init": 1}
     assert fill_defaults({"name": "own", "_target_": "nowhere.Class"})["name"] == "own"
 
 

@@ -29,6 +29,20 @@ def test_rows_describe_the_cell():
     assert dict(cell.params)["variant"] == "published"
 
 
+def test_rows_of_a_secret_n_have_the_charges_of_their_own_replicate():
+    hidden = {"method": "quadtree", "grid": {"adjacency": ["add_remove"]}}
+    (cell,) = cells(datasets=["s1"], methods=[hidden], epsilon=0.01, seeds=3)
+    rows = execute(cell)
+    assert set(rows["adjacency"]) == {"add_remove"}
+    assert {params["adjacency"] for params in read_parameters(rows)} == {"add_remove"}
+    costs = [[charge["epsilon"] for charge in charges] for charges in rows["charges"]]
+    # Levels have shares by the n that a replicate has released.
+    assert len({tuple(epsilons) for epsilons in costs}) == 3
+    assert {epsilons[0] for epsilons in costs} == {0.02 * 0.01}
+    assert {charges[0]["label"] for charges in rows["charges"]} == {"record_count"}
+    assert rows["epsilon_spent"].tolist() == pytest.approx([0.01] * 3)
+
+
 def test_rows_hold_the_sizes_of_references(tmp_path, monkeypatch):
     monkeypatch.setenv("PKM_CACHE", str(tmp_path))
     (cell,) = cells(

@@ -122,6 +122,11 @@ def test_k_is_bounded_by_random_sizes():
         cells(datasets=["ablation-2-2-0.25"], k=n + 1)
 
 
+def test_k_is_not_bounded_by_a_secret_size():
+    hidden = {"method": "fastlloyd", "grid": {"adjacency": ["add_remove"]}}
+    assert cells(datasets=["iris"], methods=[hidden], k=151)
+
+
 def test_missing_method_is_a_gap():
     missing_method = {"name": "missing", "_target_": "no_such_package.Missing"}
     plan = make_plan(paper(methods=["lloyd", missing_method]), PROFILE)

@@ -108,6 +108,17 @@ def test_profile_changes_only_its_keys():
         ({"epsilon": [1.0, -1]}, "epsilon=-1 is not allowed"),
         ({"epsilon": []}, "at least one data set, one method, one epsilon"),
         ({"methods": ["glloyd"], "delta": 1.5}, r"delta=1\.5 is not allowed"),
+        (
+            {
+                "methods": [{"method": "glloyd", "grid": {"adjacency": ["add_remove"]}}],
+                "delta": "1/n^1.5",
+            },
+            r"delta must be a number for data sets whose size is drawn, or secret",
+        ),
+        (
+            {"methods": [{"method": "lloyd", "grid": {"adjacency": ["add_remove"]}}]},
+            "adjacency=add_remove is not supported by Lloyd: it claims no privacy",
+        ),
         ({"k": 0}, "k=0 is not allowed"),
         ({"k": 151}, "k=151 is not allowed: k must be at most n=150"),
         ({"seeds": 0}, "seeds=0 is not allowed"),

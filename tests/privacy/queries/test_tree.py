@@ -379,6 +379,18 @@ def recorded_exponents(tree, cells, sizes, score, epsilon, margin=0.0):
     return np.array(exact) * (epsilon / changes)[:, None]
 
 
+def test_a_low_released_number_of_records_wraps_no_counts():
+    """Bins of more than 2**16 records, whose released number says that 16 bits are enough."""
+    points = np.repeat(grid_points(0)[:2], 70_000, axis=0)
+    curator = curator_of(points)
+    exponents = []
+    for n in (len(points), 1):
+        curator.n_points = n
+        partition = curator.partition(GRID)
+        exponents.append(recorded_exponents(partition, [0], [1.4e5], SCORE, 1.0))
+    np.testing.assert_array_equal(*exponents)
+
+
 @given(
     SEEDS,
     st.booleans(),
