@@ -32,7 +32,7 @@ from pkm.federation.links import (
 )
 from pkm.federation.recovery import MIN_CLIENTS
 from pkm.federation.ring import Ring
-from pkm.privacy import Adjacency, Ledger, NoiseStreams, SumsAndCounts
+from pkm.privacy import Adjacency, Ledger, NoiseStreams, SumsAndCounts, Unit
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,9 @@ class Network:
     fingerprints : tuple of str, optional
         Of the identities of the server and of each client; all parties know them
         beforehand.
+    unit : Unit, default=Unit.ROW
+        What a record is. Each client weighs the rows of its own persons: a person is at
+        one client only, which no party can check.
 
     Raises
     ------
@@ -68,6 +71,7 @@ class Network:
     time_limit: float = 60.0
     recover: bool = False
     fingerprints: tuple[str, ...] | None = None
+    unit: Unit = Unit.ROW
 
     def __post_init__(self):
         n_clients = self.n_clients
@@ -250,6 +254,17 @@ def check_secure(method: Any, allow_seeded_noise: bool) -> None:
         )
 
 
+def check_unit(points: Points, network: Network) -> None:
+    """Refuse points of which a record is not what the parties agreed on."""
+    unit = Unit.of(points.n_persons)
+    if points.n_records and unit != network.unit:
+        raise ValueError(
+            f"unit={network.unit} of the network must be that of the points, of which "
+            f"a record is a {unit}: weigh_rows(n_rows, groups) gives the weights of "
+            "persons"
+        )
+
+
 def list_terms(
     method: Any,
     n_points: int,
@@ -281,6 +296,7 @@ def list_terms(
         "n_features": n_features,
         "number of seeds": n_replicates,
         "domain": bounds,
+        "unit": str(network.unit),
         "word_bytes": network.word_bytes,
         "recover": network.recover,
         "version of pkm": pkm.__version__,
@@ -350,6 +366,7 @@ def run_client(
     rounds = get_rounds(method, n_points, n_features, network)
     check_secure(method, allow_seeded_noise)
     fingerprints = require_fingerprints(network)
+    check_unit(points, network)
     if points.n_records > n_points:
         raise ValueError(
             f"n_points={n_points} must be at least this client's {points.n_records}: "
@@ -371,7 +388,13 @@ def run_client(
     def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> FederatedCurator:
         return FederatedCurator(points, ledger, streams.public_seeds, domain, session)
 
-    run = method.fit_with(make_curator, n_points, n_features, seeds)
+    run = method.fit_with(
+        make_curator,
+        n_points,
+        n_features,
+        seeds,
+        unit=network.unit,
+    )
     total = time.perf_counter() - agreed
     timings = session.timings
     report = ClientReport(
@@ -536,7 +559,7 @@ def run_in_threads(
         operating system. Else it comes from the seeds, and the result is equal to that
         of a central run bit for bit.
     parts : sequence of Points
-        One per client.
+        One per client: of rows, or of persons, of whom each is in one part only.
     seeds : sequence of int
     domain : array-like of shape (2, d), optional
     network : Network
@@ -567,7 +590,10 @@ def run_in_threads(
     check_secure(method, allow_seeded_noise)
     identities = [Identity.generate() for _ in range(network.n_clients + 1)]
     fingerprints = tuple(identity.fingerprint for identity in identities)
-    network = replace(network, fingerprints=fingerprints)
+    unit = Unit.of(sum(points.n_persons for points in parts))
+    network = replace(network, fingerprints=fingerprints, unit=unit)
+    for points in parts:
+        check_unit(points, network)
     noise = method.noise_streams(seeds, n_points, n_features, domain=domain)
     link = ThreadServerLink(network.n_clients, network.latency, network.time_limit)
 

@@ -23,6 +23,7 @@ def split_points(
     Parameters
     ----------
     points : Points
+        Of rows without weights.
     n_clients : int
     seed : int
         Of the replicate: partitioning has a separate random stream.
@@ -36,6 +37,11 @@ def split_points(
     list of Points
         One per client; some may be empty.
     """
+    if points.weights is not None:
+        raise ValueError(
+            "points of persons cannot be split by rows, some of which may be of one "
+            "person: split the persons, and give run_in_threads the parts"
+        )
     if split not in SPLITS:
         raise ValueError(
             f"split={split!r} is unknown, choose one of {', '.join(map(repr, SPLITS))}"

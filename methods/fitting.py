@@ -185,13 +185,7 @@ class BatchMethod(ClusteringMethod):
 
         shape = shards.n_records, shards.n_features
         if shards.has_weights:
-            reason = self.find_unweighted(*shape)
-            if reason:
-                raise ValueError(
-                    "groups and sample_weight are not supported by "
-                    f"{type(self).__name__}, for {reason}: leave them out, or take "
-                    "QuadtreeKMeans"
-                )
+            self.refuse_unweighted(*shape)
         unit = Unit.of(shards.n_persons)
         if account is not None:
             planned = self.planned_run(*shape, seeds, unit=unit)
@@ -199,6 +193,16 @@ class BatchMethod(ClusteringMethod):
             schedule = planned.schedule
         options = RunOptions(domain=domain, secure=secure, unit=unit)
         return self.fit_with(make_curator, *shape, seeds, schedule, **options)
+
+    def refuse_unweighted(self, n_points: int, n_features: int) -> None:
+        """Refuse rows with weights if a planned query is no sum over rows."""
+        reason = self.find_unweighted(n_points, n_features)
+        if reason:
+            raise ValueError(
+                "groups and sample_weight are not supported by "
+                f"{type(self).__name__}, for {reason}: leave them out, or take "
+                "QuadtreeKMeans"
+            )
 
     def find_unweighted(
         self,

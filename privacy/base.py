@@ -99,7 +99,9 @@ class BaseCurator:
         self.n_features = self._shards.n_features
         self.count_unit = 1 if self._shards.has_weights else SCALE
         unit = Unit.of(self._shards.n_persons)
-        if ledger is not None and ledger.budget.unit != unit:
+        # A client without a record has points of either unit.
+        is_empty = not self._shards.n_records
+        if ledger is not None and not is_empty and ledger.budget.unit != unit:
             raise ValueError(
                 f"unit={ledger.budget.unit} of the ledger does not fit points of which "
                 f"a record is a {unit}"

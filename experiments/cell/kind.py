@@ -22,10 +22,13 @@ class Kind(Settings):
         Key of a sweep, and of ``pkm run``, that requests this kind.
     help : str
         Help text of the key in ``pkm run``; empty for a key of sweeps alone.
+    serves_persons : bool
+        Whether a record may be all rows of one person.
     """
 
     key: ClassVar[str]
     help: ClassVar[str] = ""
+    serves_persons: ClassVar[bool] = False
 
     @classmethod
     def from_sweep(cls, value: Any) -> list[Self]:

@@ -42,6 +42,7 @@ class Central(Kind):
     """
 
     key = "bounds_factor"
+    serves_persons = True
 
     bounds_factor: float = checked_field(1.0, FACTOR)
 

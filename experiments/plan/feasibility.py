@@ -155,7 +155,8 @@ def check_cell(
     ValueError
         If k exceeds the number of points, the method refuses its parameters or the
         kind, or a file's content does not fit. Also if preprocessing=range has no
-        common range, or points lie outside a domain with clip=false.
+        common range, points lie outside a domain with clip=false, or persons are not
+        served.
     """
     method = build_method(cell)
     rule = f"at most n={info.n}, the points of {cell.dataset_name}"
@@ -166,10 +167,15 @@ def check_cell(
     rule = "a number of replicates with secure noise, whose seeds are drawn"
     holds = are_numbers or not uses_secure_noise(cell, method)
     require(holds, "seeds", list(cell.seeds), rule)
+    rule = f"null with {cell.kind.key}, where a record is a row"
+    serves_persons = cell.groups is None or cell.kind.serves_persons
+    require(serves_persons, "groups", cell.groups, rule)
     unclipped = cell.preprocessing not in DATA_DEPENDENT and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:
-        resolve_cell(cell, data_dir)
+        points = resolve_cell(cell, data_dir).data.points
+        if points.weights is not None:
+            method.refuse_unweighted(points.n_records, points.shape[1])
 
 
 @lru_cache(maxsize=4096)

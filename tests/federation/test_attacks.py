@@ -2,6 +2,7 @@
 
 import re
 import threading
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
@@ -34,7 +35,7 @@ from pkm.federation.links import ABORT, SERVER, ThreadServerLink, ThreadTranspor
 from pkm.federation.masks import KeyStream
 from pkm.federation.parties import list_terms, run_client, run_server
 from pkm.methods.lloyd.lloyd import FastLloyd, GLloyd, Lloyd
-from pkm.privacy import SCALE, NoiseStreams
+from pkm.privacy import SCALE, NoiseStreams, Unit
 
 METHOD = FastLloyd(2, epsilon=1.0, secure=True, n_iterations=2)
 N_WORDS = 2 * 3  # of a message
@@ -380,6 +381,7 @@ OTHER = {
     "domain": {"domain": [[-1, -1], [1, 1]]},
     "number of seeds": {"seeds": [0, 1]},
     "word_bytes": {"word_bytes": 4},
+    "unit": {"unit": Unit.PERSON},
 }
 
 
@@ -397,7 +399,9 @@ def test_parties_with_other_terms_stop_before_they_send_values(identities, term,
         n_points = other.get("n_points", 60)
         domain = other.get("domain")
         word_bytes = other.get("word_bytes", 8)
-        network = Network(2, word_bytes, fingerprints=fingerprints_of(identities))
+        unit = other.get("unit", Unit.ROW)
+        fingerprints = fingerprints_of(identities)
+        network = Network(2, word_bytes, fingerprints=fingerprints, unit=unit)
         own_link = link if own == SERVER else link.client(own)
         try:
             if own == SERVER:
@@ -405,7 +409,11 @@ def test_parties_with_other_terms_stop_before_they_send_values(identities, term,
                 arguments = (method, n_points, 2, noise, domain, network)
                 run_server(own_link, *arguments, identity=identities[own])
             else:
-                arguments = (method, parts[own - 1], n_points, seeds, domain, network)
+                points = parts[own - 1]
+                if unit == Unit.PERSON:
+                    weights = np.full(30, SCALE, np.int32)
+                    points = replace(points, weights=weights, n_persons=30)
+                arguments = (method, points, n_points, seeds, domain, network)
                 run_client(own_link, *arguments, identity=identities[own])
         except ProtocolError as error:
             errors[own] = str(error)

@@ -6,6 +6,7 @@ chance in a million runs.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,6 +47,7 @@ from pkm.federation.parties import (
 from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer
 from pkm.methods.lloyd.lloyd import FastLloyd, GLloyd, Lloyd, Round, SuLloyd
 from pkm.methods.trees.dpm import DPM
+from pkm.methods.weights import weigh_rows
 from pkm.privacy import SCALE, Gaussian, Laplace, NoiseStreams
 
 RINGS = [Ring(4), Ring(8)]
@@ -133,6 +135,50 @@ def test_federated_equals_central(method, split):
         assert measured.rounds_per_iteration == 1.0
         n_words = len(seeds) * method.n_clusters * 3
         assert measured.bytes_per_iteration == 2 * n_clients * n_words * 8
+
+
+def parts_of_persons(points, clients):
+    """All points and those of each client, with weights of the rows of persons.
+
+    A client has whole persons; it weighs them by itself.
+    """
+    persons = np.random.default_rng(0).integers(70, size=len(points.rows))
+    parts = [
+        replace(
+            Points.from_grid(points.rows[rows].astype(np.int64)),
+            weights=weigh_rows(rows.sum(), persons[rows]).units,
+            n_persons=len(np.unique(persons[rows])),
+        )
+        for rows in [persons >= 0, *(np.isin(persons % 7, client) for client in clients)]
+    ]
+    return parts[0], parts[1:]
+
+
+SERVING_PERSONS = [method for method in LLOYD_METHODS if not method.find_unweighted(70, 2)]
+
+
+@pytest.mark.parametrize("method", SERVING_PERSONS, ids=lambda m: f"{type(m).__name__}-{m.variant}")
+def test_clients_that_weigh_their_own_persons_give_the_central_result(method):
+    """Also where a client has no row."""
+    points, parts = parts_of_persons(random_points(), [[0], [1, 2, 3, 4], [], [5, 6]])
+    central = method.fit_batch(points, [0, 7])
+    run, _ = run_in_threads(method, parts, [0, 7], network=Network(4), allow_seeded_noise=True)
+    assert (run.centers == central.centers).all()
+    assert run.ledger.charges == central.ledger.charges
+    assert run.ledger.budget == central.ledger.budget
+    assert run.ledger.budget.unit == "person"
+    assert (run.centers != method.fit_batch(random_points(), [0, 7]).centers).any()
+
+
+def test_parties_of_other_units_are_refused():
+    points, parts = parts_of_persons(random_points(), [[0, 1], [2, 3, 4, 5, 6]])
+    mixed = [parts[0], random_points()]
+    message = "unit=person of the network must be that of the points, of which a record is a row"
+    with pytest.raises(ValueError, match=message):
+        run_in_threads(FastLloyd(3, secure=True), mixed, [0], network=Network(2))
+    message = "points of persons cannot be split by rows.* run_in_threads"
+    with pytest.raises(ValueError, match=message):
+        split_points(points, 2, seed=0)
 
 
 @given(

@@ -24,6 +24,8 @@ from pkm.methods import (
     GLloyd,
     KaplanStemmer,
     Lloyd,
+    LocalMean,
+    NoisedPoints,
     PEMeans,
     QuadtreeKMeans,
     SynopsisKMeans,
@@ -195,10 +197,21 @@ def test_a_person_counts_once_however_many_rows():
     np.testing.assert_allclose(model.cluster_centers_[0], X.mean(axis=0), atol=0.02)
 
 
-@pytest.mark.parametrize("method", [DPM(2, bounds=(-1, 1)), Lloyd(2)], ids=repr)
-def test_methods_without_a_bound_for_persons_refuse(method):
+@pytest.mark.parametrize(
+    "method",
+    [
+        DPM(2, bounds=(-1, 1)),
+        Lloyd(2),
+        LocalMean(1, bounds=(-1, 1)),
+        NoisedPoints(2, bounds=(-1, 1)),
+    ],
+    ids=repr,
+)
+def test_methods_without_a_bound_for_persons_refuse(method, tmp_path):
+    account = PrivacyAccountant(Budget(1.0, 1e-6, unit="person"), tmp_path / "account.json")
     with pytest.raises(ValueError, match="groups and sample_weight are not supported by"):
-        method.fit(X, groups=np.arange(len(X)))
+        method.fit(X, groups=np.arange(len(X)), account=account)
+    assert not account.runs
 
 
 def refuse(points, groups, message, folder, fit="fit"):

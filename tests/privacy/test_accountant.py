@@ -707,20 +707,19 @@ def call(tmp_path, capsys, monkeypatch):
 RUN = ("method=glloyd", "dataset=iris", "epsilon=[0.5]", "seeds=2")
 
 
-@pytest.mark.integration
-def test_the_command_line_charges_persons_to_an_account_of_persons(call, path, tmp_path):
+@pytest.fixture
+def visits(tmp_path):
+    """Words that choose a file with three rows of each person."""
     rows = np.random.default_rng(0).uniform(0, 1, (60, 2))
-    visits = pd.DataFrame(rows, columns=["x", "y"]).assign(user=np.arange(60) // 3)
-    visits.to_csv(tmp_path / "visits.csv", index=False)
-    words = ["method=glloyd", "dataset=file", f"path={tmp_path / 'visits.csv'}", "columns=[x,y]"]
-    words += [
-        "bounds=[0,1]",
-        "k=2",
-        "epsilon=[0.5]",
-        "seeds=1",
-        f"account={path}",
-        "metrics=[nicv]",
-    ]
+    frame = pd.DataFrame(rows, columns=["x", "y"]).assign(user=np.arange(60) // 3)
+    frame.to_csv(tmp_path / "visits.csv", index=False)
+    chosen = ["dataset=file", f"path={tmp_path / 'visits.csv'}", "columns=[x,y]", "bounds=[0,1]"]
+    return [*chosen, "k=2", "epsilon=[0.5]", "seeds=1", "metrics=[nicv]"]
+
+
+@pytest.mark.integration
+def test_the_command_line_charges_persons_to_an_account_of_persons(call, path, visits):
+    words = ["method=glloyd", *visits, f"account={path}"]
     assert call(command, str(path), "epsilon=2", "delta=1e-5", "unit=person")[0] == 0
 
     code, _, errors = call(run_command, *words)
@@ -731,6 +730,26 @@ def test_the_command_line_charges_persons_to_an_account_of_persons(call, path, t
     assert "unit=person" in out
     (run,) = PrivacyAccountant.open(path).runs
     assert run.budget.unit == "person"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["method=dpm"], "groups and sample_weight are not supported by DPM"),
+        (
+            ["method=fastlloyd", "federation.clients=2", "timing=true"],
+            "groups='user' is not allowed: groups must be null with federation",
+        ),
+        (["method=fastlloyd", "columns=[x,user]"], "should not name the column of persons"),
+    ],
+)
+def test_what_serves_no_persons_is_refused_before_it_is_charged(call, path, visits, words, message):
+    assert call(command, str(path), "epsilon=2", "delta=1e-5", "unit=person")[0] == 0
+    code, _, errors = call(run_command, *visits, *words, "groups=user", f"account={path}")
+    assert code == 2
+    assert message in errors
+    assert not PrivacyAccountant.open(path).runs
 
 
 @pytest.mark.integration
