@@ -18,6 +18,7 @@ from pkm.benchmarks.local_dp import measure_local_model
 from pkm.benchmarks.measurement import Measurement
 from pkm.benchmarks.noise import measure_secure_noise
 from pkm.benchmarks.passes import measure_passes
+from pkm.benchmarks.persons import measure_persons
 from pkm.benchmarks.protocol import measure_protocol
 from pkm.benchmarks.trees import measure_trees
 from pkm.benchmarks.unlearning import measure_unlearning
@@ -35,6 +36,7 @@ PARTS: dict[str, Callable[[float], list[Measurement]]] = {
     "local_dp": measure_local_model,
     "secure_noise": measure_secure_noise,
     "files": measure_files,
+    "persons": measure_persons,
 }
 MIN_SCALE = 0.1  # so that no cluster is empty
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Values of a block: 8 megabytes in float32.
 BLOCK_VALUES = 1 << 21
+#: Values that take as much memory as one id while persons are counted.
+VALUES_OF_ID = 4
 #: Blocks of a mapped file whose pages stay in memory: more than are in use at once.
 MAPPED_BLOCKS = 16
 #: Batches that Arrow decodes in advance.
@@ -463,9 +465,9 @@ def _open_dataset(source: "Dataset", name: str, ids: str | None) -> RowBlocks:
     return _open_batches(
         source.schema,
         source.count_rows,
-        lambda columns: source.to_batches(
+        lambda columns, size: source.to_batches(
             columns=columns,
-            batch_size=max(1, BLOCK_VALUES // len(source.schema.names)),
+            batch_size=size,
             batch_readahead=BATCHES_AHEAD,
             fragment_readahead=1,
             fragment_scan_options=options,
@@ -486,7 +488,9 @@ def _open_stream(source: Any, ids: str | None) -> RowBlocks:
         # This is the first pass.
         return sum(batch.num_rows for batch in reader)
 
-    def open_batches(columns: Sequence[str] | None) -> Iterable[pa.RecordBatch]:
+    def open_batches(
+        columns: Sequence[str] | None, size: int
+    ) -> Iterable[pa.RecordBatch]:
         try:
             batches = pa.RecordBatchReader.from_stream(source)
         except Exception as error:
@@ -506,7 +510,7 @@ def _open_stream(source: Any, ids: str | None) -> RowBlocks:
 def _open_batches(
     schema: "pa.Schema",
     count_rows: Callable[[], int],
-    open_batches: Callable[[Sequence[str] | None], Iterable["pa.RecordBatch"]],
+    open_batches: Callable[[Sequence[str] | None, int], Iterable["pa.RecordBatch"]],
     name: str,
     stamps: dict[str, Stamp],
     ids: str | None,
@@ -526,13 +530,15 @@ def _open_batches(
         features = schema.names
     dtype = _choose_dtype(schema, name)
     d = len(schema.names)
-    size = max(1, BLOCK_VALUES // d)
     n = count_rows()
     if n == 0:
         raise ValueError(f"{name} must have one row or more, got 0")
 
-    def read(columns: Sequence[str] | None) -> Iterator["pa.RecordBatch"]:
-        for batch in open_batches(columns):
+    def read(
+        columns: Sequence[str] | None, n_values: int = d
+    ) -> Iterator["pa.RecordBatch"]:
+        size = max(1, BLOCK_VALUES // n_values)
+        for batch in open_batches(columns, size):
             for start in range(0, batch.num_rows, size):
                 yield batch.slice(start, size)
 
@@ -549,7 +555,7 @@ def _open_batches(
             yield IdentifiedBlock(rows, batch.column(ids))
 
     def read_ids() -> Iterator["pa.Array"]:
-        return (batch.column(0) for batch in read([ids]))
+        return (batch.column(0) for batch in read([ids], VALUES_OF_ID))
 
     return replace(
         plain,

@@ -33,6 +33,8 @@ MAX_DRIFT = 1 << (31 - WEIGHT_BITS)
 #: Persons are counted in a small table first, which is merged when it has this part of
 #: the large one.
 SMALL_PART = 16
+#: Hashes that are looked up at a time.
+TOGETHER = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +82,10 @@ class Persons:
         ChangedRows
             If there was no such id when persons were counted.
         """
-        hashes, is_null = hash_ids(ids, self.key)
+        hashes, null = hash_ids(ids, self.key)
         units = _look_up(self.hashes, self.words, hashes)
-        units[is_null] = SCALE
-        if (units < 0).any():
+        units[null] = SCALE
+        if units.min(initial=0) < 0:
             raise ChangedRows(
                 "groups has other ids than in the first pass: all passes must read the "
                 "same rows"
@@ -139,10 +141,11 @@ def count_ids(
     name: str = "groups",
 ) -> PersonCounts:
     """Count the rows of each person in a block of ids."""
-    hashes, is_null = hash_ids(ids, key, name)
-    hashes, sizes = np.unique(hashes[~is_null], return_counts=True)
+    hashes, null = hash_ids(ids, key, name)
+    hashes = np.delete(hashes, null)
+    hashes, sizes = np.unique(hashes, return_counts=True)
     sizes = np.minimum(sizes, MAX_ROWS).astype(np.int32)
-    return hashes, sizes, np.array([is_null.sum()])
+    return hashes, sizes, np.array([len(null)])
 
 
 def merge_counts(
@@ -176,7 +179,7 @@ def hash_ids(
     key: np.ndarray,
     name: str = "groups",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Keyed hashes of ids, uint64, and whether each is null.
+    """Keyed hashes of ids, uint64, and the positions of those that are null.
 
     Raises
     ------
@@ -193,12 +196,15 @@ def hash_ids(
     if pa.types.is_dictionary(ids.type):
         ids = ids.dictionary_decode()
     kind = ids.type
-    is_null = ids.is_null().to_numpy(zero_copy_only=False)
-    if is_null.all():
-        return np.zeros(len(ids), Word), is_null
+    null = np.empty(0, np.int64)
+    if ids.null_count:
+        null = np.flatnonzero(ids.is_null())
+    if len(null) == len(ids):
+        return np.zeros(len(ids), Word), null
     if pa.types.is_integer(kind):
-        numbers = ids.fill_null(0).to_numpy().astype(np.int64, copy=False)
-        return _hash_numbers(numbers.view(Word), key[0]), is_null
+        numbers = ids.fill_null(0).to_numpy()
+        numbers = numbers.astype(np.int64, copy=False)
+        return _hash_numbers(numbers.view(Word), key[0]), null
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     if not any(is_text(kind) for is_text in texts):
         raise make_type_error(name, str(kind))
@@ -207,7 +213,7 @@ def hash_ids(
     starts = np.frombuffer(offsets, np.int64)[ids.offset :]
     starts = starts[: len(ids) + 1]
     letters = np.frombuffer(content or b"", np.uint8)
-    return _hash_texts(letters, starts, *key), is_null
+    return _hash_texts(letters, starts, *key), null
 
 
 def make_type_error(name: str, kind: str) -> ValueError:
@@ -366,7 +372,8 @@ def _pack(hashes: np.ndarray, sizes: np.ndarray) -> None:
     for i in range(n):
         while first < n and _expect(hashes[first], n) < i:
             first += 1
-        drift = max(first - i, -MAX_DRIFT)
+        drift = first - i
+        drift = max(drift, -MAX_DRIFT)
         drift = min(drift, MAX_DRIFT - 1)
         weight = SCALE // sizes[i]
         sizes[i] = (drift << WEIGHT_BITS) | weight
@@ -383,15 +390,26 @@ def _look_up(
     units = np.full(len(wanted), -1, np.int32)
     if n == 0:
         return units
-    for i in range(len(wanted)):
-        expected = _expect(wanted[i], n)
-        drift = words[expected] >> WEIGHT_BITS
-        position = min(expected + drift, n - 1)
-        # Where a drift is cut off, the search begins at another hash.
-        while position > 0 and hashes[position] > wanted[i]:
-            position -= 1
-        while position < n - 1 and hashes[position] < wanted[i]:
-            position += 1
-        if hashes[position] == wanted[i]:
-            units[i] = words[position] & MAX_WEIGHT
+    positions = np.empty(TOGETHER, np.int64)
+    found = np.empty(TOGETHER, Word)
+    for start in range(0, len(wanted), TOGETHER):
+        group = wanted[start : start + TOGETHER]
+        # Without branches, so that the processor waits for many reads at once.
+        for b in range(len(group)):
+            expected = _expect(group[b], n)
+            drift = words[expected] >> WEIGHT_BITS
+            position = min(expected + drift, n - 1)
+            positions[b] = position
+            found[b] = hashes[position]
+        for b in range(len(group)):
+            position = positions[b]
+            # Where a drift is cut off, the search begins at another hash.
+            while position > 0 and found[b] > group[b]:
+                position -= 1
+                found[b] = hashes[position]
+            while position < n - 1 and found[b] < group[b]:
+                position += 1
+                found[b] = hashes[position]
+            if found[b] == group[b]:
+                units[start + b] = words[position] & MAX_WEIGHT
     return units

@@ -410,6 +410,7 @@ def weight(weights: np.ndarray, i: int) -> int:
     return int(weights[i]) if len(weights) else 1
 
 
+@njit(cache=True, nogil=True)
 def count_labels(
     labels: np.ndarray,
     weights: np.ndarray,
@@ -422,10 +423,10 @@ def count_labels(
     >>> count_labels(np.array([0, 2, 2]), np.array([7, 1, 3]), 3).tolist()
     [7, 0, 4]
     """
-    if not len(weights):
-        return np.bincount(labels, minlength=n_labels)
-    # Sums of integers in float64 are exact below 2**53.
-    return np.bincount(labels, weights, n_labels).astype(np.int64)
+    counts = np.zeros(n_labels, np.int64)
+    for i in range(len(labels)):
+        counts[labels[i]] += weight(weights, i)
+    return counts
 
 
 def read_remainders(points: Points) -> np.ndarray:

@@ -81,6 +81,7 @@ def fit(method, points=X, **options):
         return method.fit(points, **options)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1))
 def test_weights_of_a_person_add_up_to_one_record_at_most(groups):
     weights, n_persons = weigh_rows(len(groups), groups)
@@ -343,6 +344,7 @@ def test_weights_of_one_change_no_bit(method, points):
     assert clipped.ledger_.budget.unit == "row"
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.integers(0, 1000))
 def test_a_weight_is_worth_as_many_copies(copies, seed):
     """Exact answers of every query of weights, against rows that are repeated."""
