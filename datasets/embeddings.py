@@ -5,10 +5,8 @@ They are bundled data sets: training makes them anew, and needs torch
 that the digest of the bundled points identifies a set, not its recipe alone.
 """
 
-import hashlib
 import importlib.metadata
 import importlib.util
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from os import PathLike
@@ -20,6 +18,7 @@ from pkm.datasets import downloads, parsers
 from pkm.datasets.bundled import Content
 from pkm.datasets.entry import Entry
 from pkm.datasets.sources import DataUnavailable
+from pkm.files import record_digest
 from pkm.source import read_code
 
 TRAINER = Path(__file__).with_name("embedding_training.py")
@@ -42,7 +41,7 @@ def make_key(entry: Entry) -> str:
         "recipe": asdict(entry.trained),
         "trainer": read_code(TRAINER),
     }
-    return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()
+    return record_digest(declared)
 
 
 def train(

@@ -7,7 +7,6 @@ Each entry gives the reason. A domain is never the minimum and maximum of the po
 """
 
 import csv
-import hashlib
 import inspect
 import json
 import tomllib
@@ -23,7 +22,7 @@ from pkm.datasets.entry import Entry, Training
 from pkm.datasets.generated import families
 from pkm.datasets.generated.samplers import bound_g2
 from pkm.datasets.sources import File, known_sha256
-from pkm.files import keyed_digest
+from pkm.files import keyed_digest, sha256
 from pkm.names import suggestion
 
 REGISTRY = Path(__file__).with_name("registry.toml")
@@ -101,7 +100,7 @@ def fingerprint(entry: Entry, data_dir: str | PathLike | None = None) -> str:
     content = json.dumps(declared, sort_keys=True).encode()
     if entry.restricted:
         return keyed_digest(content)
-    return hashlib.sha256(content).hexdigest()
+    return sha256(content)
 
 
 def read_registry(path: Path = REGISTRY) -> tuple[Entry, ...]:

@@ -7,7 +7,6 @@ out in parts, up to the size that the registry allows, and then checked.
 """
 
 import gzip
-import hashlib
 import os
 import zipfile
 import zlib
@@ -18,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import IO
 
-from pkm.files import OWNER_FILE, atomic_write, cache_folder
+from pkm.files import OWNER_FILE, atomic_write, cache_folder, sha256
 
 DATA_VARIABLE = "PKM_DATA"
 #: Folder of the cache for recorded hashes, of files without a declared hash.
@@ -119,11 +118,6 @@ def data_folder(data_dir: str | PathLike | None = None) -> Path | None:
             "existing folder"
         )
     return folder
-
-
-def sha256(content: bytes) -> str:
-    """Return the SHA-256 of bytes, in hexadecimal."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def find_copies(

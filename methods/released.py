@@ -1,6 +1,5 @@
 """Fitted models without their data: statements, folders to publish, scikit-learn."""
 
-import hashlib
 import importlib
 import io
 import json
@@ -19,7 +18,7 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.validation import check_is_fitted
 
 from pkm.compute import Symlog
-from pkm.files import atomic_write
+from pkm.files import atomic_write, record_digest, sha256
 from pkm.methods.prediction import NearestCenters
 from pkm.methods.statement import TEXTS, Statement, describe_ledger, to_json
 from pkm.methods.zoom import Zoom
@@ -84,7 +83,7 @@ class ReleasedModel(NearestCenters):
             },
             "domain": self.domain_,
             "sha256": {
-                name: _digest(content) for name, content in _write_arrays(self).items()
+                name: sha256(content) for name, content in _write_arrays(self).items()
             },
             "curator": curator,
             "software": self._software,
@@ -121,7 +120,7 @@ class ReleasedModel(NearestCenters):
         if self.zoom_ is not None:
             values["zoom_"] = asdict(self.zoom_)
         record = to_json({**statement.to_dict(), "values": values})
-        record["checksum"] = _check(record)
+        record["checksum"] = record_digest(record)
         files = {
             PAGE: statement.to_markdown().encode(),
             RECORD: json.dumps(record, indent=1).encode(),
@@ -198,7 +197,7 @@ def load(folder: str | os.PathLike[str], method: type | None = None) -> Released
     model = _find_class(statement.method, method)(**public["parameters"])
     for attribute, name in ARRAYS.items():
         content = (folder / name).read_bytes()
-        if _digest(content) != statement.sha256[name]:
+        if sha256(content) != statement.sha256[name]:
             raise ValueError(
                 f"{folder / name} is damaged: its SHA-256 is not that of {RECORD}"
             )
@@ -230,7 +229,7 @@ def _read_record(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError):
         record = {}
         checksum = ""
-    if checksum != _check(record):
+    if checksum != record_digest(record):
         raise ValueError(f"{path} is damaged: its checksum is not that of its content")
     return record
 
@@ -267,15 +266,6 @@ def _write_arrays(model: ReleasedModel) -> dict[str, bytes]:
         np.save(buffer, getattr(model, attribute), allow_pickle=False)
         files[name] = buffer.getvalue()
     return files
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _check(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record. It detects accidents only, not attacks."""
-    return _digest(json.dumps(record, sort_keys=True).encode())
 
 
 def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -3,12 +3,14 @@
 import fcntl
 import hashlib
 import hmac
+import json
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 CACHE_VARIABLE = "PKM_CACHE"
 #: Permissions of a file and of a folder that their owner alone may read.
@@ -41,6 +43,19 @@ def remove_empty_folders(folders: Iterable[Path]) -> None:
     for folder in folders:
         with suppress(OSError):  # not empty, or not there
             folder.rmdir()
+
+
+def sha256(content: bytes) -> str:
+    """Return the SHA-256 of bytes, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def record_digest(record: Mapping[str, Any]) -> str:
+    """Return the SHA-256 (hex) of a record of JSON, whatever the order of its keys.
+
+    In the record's own file it detects accidents only, not attacks.
+    """
+    return sha256(json.dumps(record, sort_keys=True).encode())
 
 
 def keyed_digest(content: bytes) -> str:

@@ -4,7 +4,6 @@ A run that would exceed the budget is refused. The guarantee holds although ever
 its method, parameters and budget may be chosen by what earlier runs released.
 """
 
-import hashlib
 import json
 import math
 import os
@@ -17,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pkm.files import OWNER_FILE, atomic_write, locked
+from pkm.files import OWNER_FILE, atomic_write, locked, record_digest
 from pkm.privacy.budget import Budget
 from pkm.privacy.calibration import gdp_epsilon
 from pkm.privacy.ledger import (
@@ -451,7 +450,7 @@ class PrivacyAccountant:
             records.append(run.to_dict() | {"spent": spent})
         body = {"format": FORMAT, **asdict(self._terms), "runs": records}
         content = json.dumps(
-            body | {"sha256": _digest(body)}, indent=1, allow_nan=False
+            body | {"sha256": record_digest(body)}, indent=1, allow_nan=False
         )
         # The rename is durable only once the folder is flushed, too.
         atomic_write(self.path, content.encode() + b"\n", OWNER_FILE)
@@ -510,7 +509,7 @@ def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
         )
     try:
         body = json.loads(content)
-        if body.pop("sha256") != _digest(body) or body["format"] != FORMAT:
+        if body.pop("sha256") != record_digest(body) or body["format"] != FORMAT:
             raise ValueError("its checksum or its format is another")
         budget = Budget(**body["budget"])
         terms = _Terms(budget, body["composition"], body["failure_delta"])
@@ -521,11 +520,6 @@ def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
             "its last undamaged copy is put back"
         ) from error
     return terms, runs
-
-
-def _digest(body: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) of a record. It detects accidents only, not attacks."""
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def _to_json(value: Any) -> Any:

@@ -6,7 +6,6 @@ from, so that a second sync reads no rows and writes nothing. One process writes
 the cells are done.
 """
 
-import hashlib
 import logging
 import os
 import tempfile
@@ -37,6 +36,7 @@ from pkm.experiments.mlflow.run_records import (
 )
 from pkm.experiments.plan.plan import Plan
 from pkm.experiments.store.store import Store
+from pkm.files import sha256
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -123,7 +123,7 @@ def sync(
         If MLflow cannot be reached or written. The store is as it was.
     """
     keys = "".join(cell.key for cell in plan.cells)
-    profile = profile or hash_bytes(keys.encode())[:8]
+    profile = profile or sha256(keys.encode())[:8]
     if plan.paper not in papers_with_claims():
         report = None
     kinds = (CURVE, CELL) if cells else (CURVE,)
@@ -134,11 +134,6 @@ def sync(
             sweep_tags = {"paper": plan.paper, "profile": profile, "sweep": sweep}
             counts += sync_sweep(writer, sweep_tags, plan, store, report, kinds)
     return counts
-
-
-def hash_bytes(content: bytes) -> str:
-    """Return the SHA-256 (hex) of bytes."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def sync_sweep(
@@ -160,9 +155,9 @@ def sync_sweep(
     verdicts = read_verdicts(plan.paper, sweep, report) if report else {}
     figures = list_figures(plan.paper, sweep, report) if report else []
     names = {cell.key: cell.dataset_name for cell in plan.cells}
-    hashes = [hash_bytes(file.read_bytes()) for file in figures]
+    hashes = [sha256(file.read_bytes()) for file in figures]
     parts = [RECORD_VERSION, names, verdicts, hashes, kinds]
-    digest = hash_bytes(to_canonical_json(parts).encode())
+    digest = sha256(to_canonical_json(parts).encode())
     if writer.search({"kind": SWEEP, DIGEST_TAG: digest, **sweep_tags}):
         return Counter(unchanged=1)
 

@@ -6,7 +6,6 @@ The workflow is the paper's file of sweeps; its inputs are the profile and the d
 by their digests; its results are the page, the figures and the tables.
 """
 
-import hashlib
 import json
 import mimetypes
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,7 @@ import yaml
 
 import pkm
 from pkm.analysis.figures.figure import FigureSpec, read_figures
-from pkm.files import atomic_write
+from pkm.files import atomic_write, sha256
 
 METADATA = "ro-crate-metadata.json"
 WORKFLOW = "sweeps.yaml"
@@ -62,7 +61,7 @@ def describe_origin(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
         .to_dict("records"),
         "data": list_digests(used),
         "cells": len(keys),
-        "cells_sha256": hashlib.sha256("\n".join(keys).encode()).hexdigest(),
+        "cells_sha256": sha256("\n".join(keys).encode()),
         **{
             key: sorted(used[column].dropna().unique())
             for key, column in ORIGIN_COLUMNS.items()
@@ -147,7 +146,7 @@ def describe_files(folder: Path) -> dict[str, dict]:
             "name": path.name,
             "encodingFormat": mimetypes.guess_type(name)[0],
             "contentSize": str(len(content)),
-            "sha256": hashlib.sha256(content).hexdigest(),
+            "sha256": sha256(content),
         }
         if path.suffix == ".json" and path.with_suffix(".png").is_file():
             entities[name]["about"] = {"@id": name.replace(".json", ".png")}

@@ -5,7 +5,8 @@ import tiny_embeddings
 from tiny_files import CONTENT, PACKED, tiny_entry
 
 from pkm.datasets import downloads, registry
-from pkm.datasets.sources import File, sha256
+from pkm.datasets.sources import File
+from pkm.files import sha256
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,8 @@ from tiny_files import CONTENT, find_reason, pack_members, tiny_file
 
 from pkm import datasets
 from pkm.datasets import downloads, sources
-from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
+from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File
+from pkm.files import sha256
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from tiny_files import CONTENT, find_reason, pack_members, tiny_file
 from pkm import datasets
 from pkm.datasets import fetching, sources
 from pkm.datasets.__main__ import main
-from pkm.datasets.sources import ChecksumMismatch, File, sha256
+from pkm.datasets.sources import ChecksumMismatch, File
+from pkm.files import sha256
 
 Usage = namedtuple("Usage", "total used free")
 

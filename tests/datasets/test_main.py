@@ -9,7 +9,8 @@ from tiny_files import CONTENT, pack_arrays, pack_members, tcga, tiny_entry, wri
 
 from pkm.datasets import registry
 from pkm.datasets.__main__ import find_status, list_data, main
-from pkm.datasets.sources import File, sha256
+from pkm.datasets.sources import File
+from pkm.files import sha256
 
 LIMIT = 2**20
 

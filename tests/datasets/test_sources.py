@@ -11,7 +11,8 @@ from tiny_files import CONTENT, PACKED, write_file
 
 from pkm import datasets
 from pkm.datasets import sources
-from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
+from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File
+from pkm.files import sha256
 
 #: What the bombs unpack to, from a thousandth of it.
 BOMB_BYTES = 64 * 2**20

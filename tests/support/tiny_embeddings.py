@@ -6,7 +6,8 @@ import numpy as np
 
 from pkm.datasets import parsers, registry
 from pkm.datasets.entry import Training
-from pkm.datasets.sources import File, sha256
+from pkm.datasets.sources import File
+from pkm.files import sha256
 
 RECIPE = Training(epochs=8, penalty=0.001, dimensions=4, channels=(4, 4), hidden=16, batch=20)
 

@@ -9,7 +9,8 @@ import numpy as np
 from pkm import datasets
 from pkm.datasets import parsers
 from pkm.datasets.entry import Entry
-from pkm.datasets.sources import File, sha256
+from pkm.datasets.sources import File
+from pkm.files import sha256
 
 CONTENT = b"1 2\n3 4\n5 7\n"
 #: As the published archives pack it: without a time stamp.
