@@ -333,7 +333,7 @@ def _batch_seeds(
     """
     rng = np.random.default_rng(seed)
     seeds = rng.choice(2**62, n_runs, replace=False).tolist()
-    is_batch = method.batched and method.claim.adjacency != Adjacency.ADD_REMOVE
+    is_batch = method.batched and not method.hides_n
     size = BATCH if is_batch else together
     return [seeds[start : start + size] for start in range(0, n_runs, size)]
 

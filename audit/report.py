@@ -568,7 +568,7 @@ def _test_noise(
     pair = draw_pair(draw_blobs, Adjacency.ZERO_OUT, rng, n, 3)
     seeds = [1_000_000 * (seed + 1) + i for i in range(n_runs)]
     # Two batches, where a method runs in batches.
-    is_batch = method.batched and adjacency is not Adjacency.ADD_REMOVE
+    is_batch = method.batched and not method.hides_n
     size = n_runs // 2 if is_batch else 1
     tests = []
     for secure in (False, True):

@@ -32,7 +32,7 @@ from pkm.federation.links import (
 )
 from pkm.federation.recovery import MIN_CLIENTS
 from pkm.federation.ring import Ring
-from pkm.privacy import Adjacency, Ledger, NoiseStreams, SumsAndCounts, Unit
+from pkm.privacy import Ledger, NoiseStreams, SumsAndCounts, Unit
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def get_rounds(
         noise for sums and for counts.
     """
     method.check_parameters(n_points)
-    if method.claim.adjacency == Adjacency.ADD_REMOVE:
+    if method.hides_n:
         raise ValueError(
             f"adjacency={method.claim.adjacency} needs a curator that counts all "
             "records, and a protocol has none: leave adjacency out"

@@ -312,7 +312,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     ) -> ZoomPlan | None:
         """Plan the releases of the zoom; None without a zoom or budget for it.
 
-        Where n is secret, it is None, too: the method that is told it has the plan.
+        It is also None where n is secret: this plan follows from the released n.
 
         Raises
         ------

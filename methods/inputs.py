@@ -124,7 +124,7 @@ def _take_ids(
 
 
 def _divide_ids(groups: Any, sizes: Sequence[int]) -> list[Any]:
-    """Delayed chunks of a dask.array of ids, beside chunks of rows."""
+    """Delayed chunks of a dask.array of ids, one for each chunk of rows."""
     if groups.chunks != (tuple(sizes),):
         raise ValueError(
             f"groups of shape {groups.shape} in {groups.npartitions} chunks must have "

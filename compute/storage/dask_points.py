@@ -152,7 +152,7 @@ class DaskPoints(StreamedPoints):
             traverse=False,
             pure=False,
         )
-        weigh = delayed(_weigh, pure=False)
+        weigh = delayed(Persons.weigh, pure=False)
         return list(map(weigh, repeat(persons), self.ids, given))
 
     def persist(self) -> "DaskPoints":
@@ -192,11 +192,6 @@ def _count_chunk(ids: Any, size: int, key: np.ndarray) -> tuple[Arrays, int]:
             "for each row"
         )
     return count_ids(ids, key), size
-
-
-def _weigh(persons: Persons, ids: Any, row_units: np.ndarray | None) -> RowWeights:
-    """Weights of the rows of a chunk, by the ids of their persons."""
-    return persons.weigh(ids, row_units)
 
 
 def _reduce(parts: list[Any], combine: Combine) -> tuple[Arrays, int]:

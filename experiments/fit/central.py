@@ -115,7 +115,7 @@ def fit_seeds(
     if one_by_one:
         fit_batch(seeds=seeds[:1])
     fits = []
-    is_single = one_by_one or method.claim.adjacency == "add_remove"
+    is_single = one_by_one or method.hides_n
     for batch in [(seed,) for seed in seeds] if is_single else [seeds]:
         if one_by_one:
             data.method_points.cache.clear()

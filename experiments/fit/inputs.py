@@ -20,7 +20,6 @@ from pkm.experiments.config.method_parameters import (
 )
 from pkm.experiments.config.settings import require
 from pkm.methods.weights import weigh_rows
-from pkm.privacy import Adjacency
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 from pkm.row_blocks import stacked
 
@@ -153,9 +152,11 @@ def resolve_cell(
 
 
 def hides_n(method: Any) -> bool:
-    """Tell whether n is secret: then no refusal may follow from it."""
-    adjacency = getattr(method, "adjacency", None)
-    return adjacency == Adjacency.ADD_REMOVE
+    """Tell whether n is secret: then no refusal may follow from it.
+
+    Methods that remove points claim no privacy, and have no such property.
+    """
+    return getattr(method, "hides_n", False)
 
 
 def uses_secure_noise(cell: Cell, method: Any) -> bool:

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import pkm
+from pkm.files import record_digest
 from pkm.methods import (
     Balcan,
     FastLloyd,
@@ -218,7 +219,7 @@ def forge(folder, change):
     record = json.loads(path.read_bytes())
     del record["checksum"]
     change(record)
-    record["checksum"] = released._check(record)
+    record["checksum"] = record_digest(record)
     path.write_text(json.dumps(record))
 
 
