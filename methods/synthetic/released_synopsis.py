@@ -238,6 +238,8 @@ class ReleasedSynopsis:
             on they are these, because the synopsis has no other points.
         """
         check_is_fitted(self, "synopsis_")
+        if len(self.synopsis_) <= len(self.cluster_centers_):
+            return self.cluster_centers_.copy()
         # In grid steps, in which a column has the weight that it has in the fit.
         origin, half_width = middle_and_half_width(*self.domain_)
         step = half_width / SCALE

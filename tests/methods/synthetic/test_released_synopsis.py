@@ -230,6 +230,11 @@ def test_medians_cost_about_those_without_privacy(fitted):
     assert cdist(unit, medians).min(axis=1).sum() < 1.1 * cdist(unit, best).min(axis=1).sum()
 
 
+def test_from_four_columns_on_the_medians_are_the_centers():
+    model = fit(6)
+    np.testing.assert_array_equal(model.k_medians(), model.cluster_centers_)
+
+
 def test_medians_cost_less_than_the_centers_on_the_synopsis():
     model = fit(2)
     half_width = np.diff(model._fitted_bounds, axis=0)[0] / 2
