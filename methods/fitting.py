@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self, TypedDict, Unpack, cast
+from typing import Any, NamedTuple, Self, TypedDict, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -76,6 +76,8 @@ class Run:
         The domain that each replicate found; None for the public domain.
     n_points : tuple of int
         Number of records by each replicate: the public one, or the one it released.
+    synopsis : object
+        What the last replicate released besides; None for most methods.
     """
 
     centers: np.ndarray
@@ -86,6 +88,7 @@ class Run:
     remainders: np.ndarray | None = None
     zooms: tuple[Zoom | None, ...] = ()
     n_points: tuple[int, ...] = ()
+    synopsis: Any = None
 
     @property
     def positions(self) -> np.ndarray:
@@ -334,15 +337,17 @@ class BatchMethod(ClusteringMethod):
             make_curator, n_points, n_features, seeds, schedule, **options
         )
         parts = []
+        synopsis = []
         try:
             for method, curator, ledger, zoom in prepared:
-                centers, n_iter = method.cluster(curator)
+                centers, n_iter, *synopsis = method.cluster(curator)
                 n = curator.n_points
                 parts.append(PartialRun(centers, n_iter, ledger, zoom, n))
         except NoiseScaleError as error:
             message = f"epsilon={self.epsilon!r} is too small: {error}"
             raise ValueError(message) from None
-        return merge_runs(parts, seeds)
+        run = merge_runs(parts, seeds)
+        return replace(run, synopsis=synopsis[0]) if synopsis else run
 
     def prepare_runs(
         self,
