@@ -121,6 +121,9 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     benefits_from_ball: ClassVar[bool] = False
     #: Whether a zoom compresses what is outside of the domain, and does not clip it.
     compresses_tails: ClassVar[bool] = False
+    #: Whether a method without privacy serves rows with weights; of a private one its
+    #: queries say so.
+    serves_weights: ClassVar[bool] = False
     #: Whether all queries are sums over points: ``fit`` can then read points in chunks.
     supports_chunks: ClassVar[bool] = False
     #: Defaults of parameters that were added to the method later. At its default such a

@@ -214,10 +214,10 @@ class BatchMethod(ClusteringMethod):
     ) -> str:
         """Name the planned queries that are no sums over rows; empty if there are none.
 
-        Rows with weights are refused for them, and for methods without privacy.
+        Rows with weights are refused for them, and for most methods without privacy.
         """
         if not self.claim.private:
-            return "it claims no privacy"
+            return "" if self.serves_weights else "it claims no privacy"
         served = {query.label for query in self.curator.serves if query.serves_weights}
         if self.hides_n:
             planned = CountedMethod(self, n_features).possible_charges
