@@ -1,8 +1,9 @@
 """Releases of a run in order, with their costs, from public quantities alone."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -111,3 +112,48 @@ def unit_noise(release: Charge) -> Gaussian | Laplace:
     if release.mu > 0:
         return Gaussian(SCALE / release.mu)
     return Laplace(SCALE / release.epsilon)
+
+
+@dataclass(frozen=True)
+class SharePlan(Schedule):
+    """Releases for a share of the budget, all of Gaussian or all of Laplace noise.
+
+    Attributes
+    ----------
+    share : float
+        Share of mu squared, or of epsilon if noise is Laplace.
+    pure : bool
+        Whether noise is Laplace.
+    """
+
+    share: float
+    pure: bool
+
+    @property
+    def mu(self) -> float:
+        """Cost of all releases together with Gaussian noise; 0 with Laplace noise."""
+        return math.hypot(*[release.mu for release in self.releases])
+
+    def plan(self, query: type[Query], cost: float) -> Charge:
+        """Plan a release of a cost: mu of Gaussian noise, or epsilon of Laplace."""
+        if self.pure:
+            return plan_release(query, Laplace, epsilon=cost)
+        return plan_release(query, Gaussian, mu=cost)
+
+    def noise(
+        self,
+        cost: float,
+        l1: float,
+        l2: float,
+    ) -> Gaussian | Laplace:
+        """Noise of one release with given L1 and L2 sensitivities, in their units."""
+        return Laplace(l1 / cost) if self.pure else Gaussian(l2 / cost)
+
+    def stddev(
+        self,
+        cost: float,
+        l1: float,
+        l2: float,
+    ) -> float:
+        """Standard deviation of this noise."""
+        return math.sqrt(2) * l1 / cost if self.pure else l2 / cost
