@@ -32,8 +32,8 @@ class Cells:
     Attributes
     ----------
     kind : str
-        "nearest", "radius", "sides", "ball", "grid", "table", "buckets", "tree",
-        "users" or "whole".
+        "nearest", "radius", "sides", "ball", "grid", "bins", "table", "buckets",
+        "tree", "users" or "whole".
     find : callable
         From points (m, d) to the codes of their cells.
     positions : ndarray of shape (p, d), int64
@@ -119,6 +119,8 @@ def _divide(
         yield "ball", partial(find_shells, origin, limits)
     if hasattr(query, "intervals"):
         yield "grid", partial(_find_intervals, query.intervals)
+    if hasattr(query, "thresholds"):
+        yield "bins", partial(np.searchsorted, query.thresholds, side="right")
     if hasattr(query, "edges"):
         yield "table", partial(_find_table_cells, query.edges)
     if hasattr(query, "hashing"):

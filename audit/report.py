@@ -53,9 +53,10 @@ SMALL_SIZES = (4, 60)
 N_SEEDS = 4
 LARGE_SIZES = (100, 300)  # of one pair in ten
 ACCOUNT_EVERY = 4  # fits: one of so many charges an account
-# Shares of a method's configurations that have a zoom, secure noise, another delta,
-# and another value of a parameter.
+# Shares of a method's configurations that have a zoom, a report, secure noise, another
+# delta, and another value of a parameter.
 ZOOM_SHARE = 0.25
+REPORT_SHARE = 0.25
 SECURE_SHARE = 0.1
 DELTA_SHARE = 0.2
 PARAMETER_SHARE = 0.15
@@ -75,6 +76,7 @@ UNVARIED = (
     "secure",
     "zoom",
     "require_zoom",
+    "report",
     "adjacency",
 )
 RESIDUAL_RUNS = 60
@@ -440,8 +442,8 @@ def draw_parameters(
     A value that the method refuses for points of that shape is left out.
     """
     drawn: dict[str, dict[str, Any]] = {}
-    has_zoom = method.claim.adjacency in ONE_RECORD_ADJACENCIES
-    if has_zoom and rng.random() < ZOOM_SHARE:
+    is_one_record = method.claim.adjacency in ONE_RECORD_ADJACENCIES
+    if is_one_record and rng.random() < ZOOM_SHARE:
         # Few records need a large budget for a zoom.
         share = float(rng.choice([0.1, 0.3]))
         drawn["zoom"] = {"zoom": share, "epsilon": max(EPSILONS)}
@@ -454,6 +456,8 @@ def draw_parameters(
             continue
         if rng.random() < PARAMETER_SHARE:
             drawn[name] = {name: rule.draw(rng)}
+    if is_one_record and rng.random() < REPORT_SHARE:
+        drawn["report"] = {"report": float(rng.choice([0.1, 0.3]))}
     for parameters in drawn.values():
         changed = configure(method, **parameters)
         try:

@@ -228,6 +228,11 @@ def get_rounds(
             f"zoom={method.zoom:g} needs a curator that holds all points, and a "
             "protocol has none: leave zoom out"
         )
+    if method.report:
+        raise ValueError(
+            f"report={method.report:g} needs a curator that holds all points, and a "
+            "protocol has none: leave report out"
+        )
     rounds = getattr(method.schedule(n_points, n_features), "rounds", ())
     # Schedules of other families have a number of rounds.
     if not (isinstance(rounds, Sequence) and rounds):

@@ -18,6 +18,7 @@ from pkm.methods.fitting import BatchMethod
 from pkm.methods.inputs import feature_names, read_points
 from pkm.methods.record_count import count_interval
 from pkm.methods.released import ReleasedModel
+from pkm.methods.report import REPORTED
 from pkm.methods.statement import SOFTWARE
 from pkm.methods.weights import weigh_rows
 from pkm.privacy import PrivacyAccountant
@@ -53,6 +54,10 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         zoom.
     require_zoom : bool, default=False
         Refuse a fit with too little budget for the zoom.
+    report : float, optional
+        Fraction of the budget, in [0, 1), used to say how large the clusters are and
+        what they cost, with errors (try 0.1). Methods as for a zoom; see
+        :mod:`pkm.methods.report`. Default: no report.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
     adjacency : {"zero_out", "add_remove"}, default="zero_out"
@@ -125,9 +130,12 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
             of columns. ``n_`` is the public or the released number of records, and
             ``n_interval_`` holds the exact one in 95 % of fits. ``domain_`` (2, d) has
             the bounds that the method ran in. ``zoom_`` is a
-            :class:`pkm.methods.zoom.Zoom` if it found these itself, else None. There
-            are no ``labels_``: exact labels are not covered by the claim. ``predict``
-            is public code on public centers.
+            :class:`pkm.methods.zoom.Zoom` if it found these itself, else None. With a
+            ``report`` there are ``cluster_sizes_``, ``centers_interval_``, ``cost_``,
+            ``profile_`` and the other values of :class:`pkm.methods.report.Report`,
+            each by its name there and an underscore, in the units of X. There are no
+            ``labels_``: exact labels are not covered by the claim. ``predict`` is
+            public code on public centers.
 
         Warns
         -----
@@ -168,6 +176,12 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         self.ledger_ = run.ledger
         (self.n_,) = run.n_points
         self.n_interval_ = count_interval(self.n_, run.ledger)
+        # Nothing is left of the report of an earlier fit.
+        for name in REPORTED:
+            vars(self).pop(name, None)
+        if run.reports[0] is not None:
+            report = run.reports[0].to_units(middle, half_width)
+            vars(self).update(report.attributes)
         self.n_features_in_ = len(middle)
         if names:
             self.feature_names_in_ = np.array(names, dtype=object)

@@ -107,6 +107,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         "secure": FLAG,
         "zoom": NONE | Real(0, 1, "[)", noun="a share of the budget"),
         "require_zoom": FLAG,
+        "report": NONE | Real(0, 1, "[)", noun="a share of the budget"),
         "adjacency": OneOf(*map(str, ONE_RECORD_ADJACENCIES)),
         "epsilon": Real(0),
         "delta": AUTO | Real(0, MAX_DELTA),
@@ -136,6 +137,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     random_state: int | None = None
     zoom: float | None = None
     require_zoom: bool = False
+    report: float | None = None
     secure: bool = False
     adjacency: str = "zero_out"
 
@@ -291,12 +293,14 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
                 "share of the budget, such as 0.1"
             )
         is_one_record = self.claim.adjacency in ONE_RECORD_ADJACENCIES
-        can_zoom = is_private and is_one_record and issubclass(self.curator, Curator)
-        if self.zoom and not can_zoom:
-            raise ValueError(
-                f"zoom={self.zoom!r} is for private methods under zero-out adjacency, "
-                f"and {type(self).__name__} is none: leave zoom out"
-            )
+        is_central = issubclass(self.curator, Curator)
+        for name in ("zoom", "report"):
+            share = getattr(self, name)
+            if share and not (is_private and is_one_record and is_central):
+                raise ValueError(
+                    f"{name}={share!r} is for private methods under zero-out "
+                    f"adjacency, and {type(self).__name__} is none: leave {name} out"
+                )
 
     def _refuse_exact_n(self) -> None:
         """Refuse variants that need the exact n."""

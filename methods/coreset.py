@@ -124,13 +124,18 @@ class CoresetMethod(PrivateKMeans):
                 "adjacency=add_remove is not supported for a coreset, whose releases "
                 "are not those of the schedule: leave adjacency out"
             )
+        if self.report:
+            raise ValueError(
+                f"report={self.report:g} is not supported for a coreset, which has no "
+                "centers: leave report out"
+            )
         secure = self.decide_secure(secure, f"seed={seed}")
         shards = to_shards(points)
 
         def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
             return self.curator(shards, ledger, streams, domain)
 
-        ((method, curator, ledger, zoom),) = self.prepare_runs(
+        (run,) = self.prepare_runs(
             make_curator,
             shards.n_records,
             shards.n_features,
@@ -139,9 +144,11 @@ class CoresetMethod(PrivateKMeans):
             secure=secure,
             purpose="coreset",
         )
-        candidates, weights = method.weighted_candidates(curator)
-        positions = candidates / SCALE if zoom is None else zoom.to_public(candidates)
-        return Coreset(positions, weights, ledger)
+        candidates, weights = run.method.weighted_candidates(run.curator)
+        positions = candidates / SCALE
+        if run.zoom is not None:
+            positions = run.zoom.to_public(candidates)
+        return Coreset(positions, weights, run.ledger)
 
     def coreset(self, X: ArrayLike | RowsLike) -> Coreset:
         """Release a private coreset of points given in their own units.

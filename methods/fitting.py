@@ -3,16 +3,17 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, TypedDict, Unpack, cast
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pkm.compute import SCALE
 from pkm.methods.contract import ClusteringMethod
+from pkm.methods.planned import PlannedMethod
 from pkm.methods.record_count import CountedMethod
+from pkm.methods.report import Report, ReportPlan, release_report
 from pkm.methods.zoom import Zoom
-from pkm.methods.zoomed import ZoomedMethod
 from pkm.privacy import (
     AccountedRun,
     Adjacency,
@@ -33,7 +34,7 @@ from pkm.privacy.base import PointsLike, full_domain
 CuratorFactory = Callable[[Ledger | None, NoiseStreams], Curator]
 
 # Parameters that are not in the context of noise (see `NoiseStreams`). The domain is in
-# it instead of bounds; a zoom and another adjacency are, where there are any.
+# it instead of bounds; a zoom, a report and another adjacency are, where there are any.
 EXCLUDED_FROM_NOISE_CONTEXT = (
     "bounds",
     "clip",
@@ -41,6 +42,7 @@ EXCLUDED_FROM_NOISE_CONTEXT = (
     "secure",
     "zoom",
     "require_zoom",
+    "report",
     "adjacency",
 )
 
@@ -76,6 +78,8 @@ class Run:
         The domain that each replicate found; None for the public domain.
     n_points : tuple of int
         Number of records by each replicate: the public one, or the one it released.
+    reports : tuple of Report or None
+        Of each replicate, with positions in half-widths of the public domain.
     synopsis : object
         What the last replicate released besides; None for most methods.
     """
@@ -88,6 +92,7 @@ class Run:
     remainders: np.ndarray | None = None
     zooms: tuple[Zoom | None, ...] = ()
     n_points: tuple[int, ...] = ()
+    reports: tuple[Report | None, ...] = ()
     synopsis: Any = None
 
     @property
@@ -222,7 +227,7 @@ class BatchMethod(ClusteringMethod):
         if self.hides_n:
             planned = CountedMethod(self, n_features).possible_charges
         else:
-            planned = ZoomedMethod(self, n_points, n_features).schedule.charges
+            planned = PlannedMethod(self, n_points, n_features).schedule.charges
         return ", ".join(sorted({charge.label for charge in planned} - served))
 
     def decide_secure(
@@ -268,8 +273,8 @@ class BatchMethod(ClusteringMethod):
         Returns
         -------
         AccountedRun
-            With all releases, those of a zoom among them. Under add-remove adjacency
-            with that of n and a bound on the others, which follow from it.
+            With all releases, those of a zoom and a report among them. Under add-remove
+            adjacency with that of n and a bound on the others, which follow from it.
 
         Raises
         ------
@@ -293,7 +298,7 @@ class BatchMethod(ClusteringMethod):
         if self.hides_n:
             schedule = CountedMethod(self, n_features).charges
         else:
-            schedule = ZoomedMethod(self, n_points, n_features).schedule.charges
+            schedule = PlannedMethod(self, n_points, n_features).schedule.charges
         return AccountedRun(
             replace(budget, unit=unit),
             schedule,
@@ -336,18 +341,12 @@ class BatchMethod(ClusteringMethod):
         prepared = self.prepare_runs(
             make_curator, n_points, n_features, seeds, schedule, **options
         )
-        parts = []
-        synopsis = []
         try:
-            for method, curator, ledger, zoom in prepared:
-                centers, n_iter, *synopsis = method.cluster(curator)
-                n = curator.n_points
-                parts.append(PartialRun(centers, n_iter, ledger, zoom, n))
+            parts = [run.cluster() for run in prepared]
         except NoiseScaleError as error:
             message = f"epsilon={self.epsilon!r} is too small: {error}"
             raise ValueError(message) from None
-        run = merge_runs(parts, seeds)
-        return replace(run, synopsis=synopsis[0]) if synopsis else run
+        return merge_runs(parts, seeds)
 
     def prepare_runs(
         self,
@@ -357,43 +356,36 @@ class BatchMethod(ClusteringMethod):
         seeds: Sequence[int],
         schedule: Sequence[Charge] | None = None,
         **options: Unpack[RunOptions],
-    ) -> Iterator[tuple[Self, Curator, Ledger | None, Zoom | None]]:
-        """Prepare the runs of a batch; parameters are as of :meth:`fit_with`.
-
-        Yields
-        ------
-        method : ClusteringMethod
-            The method with the budget that remains after a zoom.
-        curator : Curator
-            Curator of the domain that the zoom found.
-        ledger : Ledger or None
-        zoom : Zoom or None
-        """
+    ) -> Iterator["PreparedRun"]:
+        """Prepare the runs of a batch; parameters are as of :meth:`fit_with`."""
         self.check_parameters(n_points)
         budget = self.budget(n_points, n_features)
         streams = self.noise_streams(seeds, n_points, n_features, **options)
 
         # A method that is not batched runs once for each replicate, with a ledger for
-        # each. So does a zoom, because replicates find different domains.
-        # Those that release n have other schedules, too.
-        zoomed = ZoomedMethod(self, n_points, n_features)
+        # each. So does a zoom, because replicates find different domains, and a report,
+        # because they release other numbers of centers. Those that release n have other
+        # schedules, too.
+        planned = PlannedMethod(self, n_points, n_features)
         counted = CountedMethod(self, n_features) if self.hides_n else None
         if counted is not None and schedule not in (None, counted.charges):
             raise ScheduleError(
                 "schedule must be that of planned_run: the release of n, and the bound "
                 "on the others"
             )
-        is_batch = self.batched and counted is None and zoomed.plan is None
+        is_batch = self.batched and counted is None
+        is_batch = is_batch and planned.zoom is None and planned.report is None
         for batch in [streams] if is_batch else streams.by_replicate():
             ledger = None
             if budget is not None:
                 terms = replace(budget, unit=options.get("unit", Unit.ROW))
                 ledger = Ledger(terms, schedule, repeatable=not streams.secure)
-            curator = make_curator(ledger, batch)
+            public = make_curator(ledger, batch)
             if counted is not None and ledger is not None:
-                zoomed = counted.release(curator, ledger)
-            curator, zoom = zoomed.find_domain(curator)
-            yield cast("Self", zoomed.method_after_zoom), curator, ledger, zoom
+                planned = counted.release(public, ledger)
+            method = planned.method_with_rest
+            curator, zoom = planned.find_domain(public)
+            yield PreparedRun(method, curator, ledger, zoom, planned.report, public)
 
     def noise_streams(
         self,
@@ -426,8 +418,9 @@ class BatchMethod(ClusteringMethod):
             is_default = (name, value) in self.noise_context_defaults.items()
             if name not in EXCLUDED_FROM_NOISE_CONTEXT and not is_default:
                 parameters[name] = value
-        if self.zoom:
-            parameters["zoom"] = self.zoom
+        for name in ("zoom", "report"):
+            if getattr(self, name):
+                parameters[name] = getattr(self, name)
         if self.hides_n:
             parameters["adjacency"] = Adjacency.ADD_REMOVE.value
         budget = self.budget(n_points, n_features)
@@ -453,6 +446,48 @@ class PartialRun(NamedTuple):
     ledger: Ledger | None
     zoom: Zoom | None
     n_points: int
+    report: Report | None
+    synopsis: Any
+
+
+class PreparedRun(NamedTuple):
+    """One or more replicates before their call of ``cluster``.
+
+    Attributes
+    ----------
+    method : ClusteringMethod
+        With the budget that a zoom and a report leave.
+    curator : Curator
+        Curator of the domain that the zoom found.
+    ledger : Ledger or None
+    zoom : Zoom or None
+    report : ReportPlan or None
+    public : Curator
+        Curator of the public domain.
+    """
+
+    method: Any
+    curator: Curator
+    ledger: Ledger | None
+    zoom: Zoom | None
+    report: ReportPlan | None
+    public: Curator
+
+    def cluster(self) -> PartialRun:
+        """Release the centers, and the report on them."""
+        centers, n_iter, *besides = self.method.cluster(self.curator)
+        report = None
+        if self.report is not None:
+            report = release_report(self.public, self.report, centers[0], self.zoom)
+        return PartialRun(
+            centers,
+            n_iter,
+            self.ledger,
+            self.zoom,
+            self.curator.n_points,
+            report,
+            besides[0] if besides else None,
+        )
 
 
 def merge_runs(parts: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
@@ -502,6 +537,8 @@ def merge_runs(parts: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
         remainders,
         tuple(zooms),
         tuple([part.n_points for part in parts for _ in part.centers]),
+        tuple([part.report for part in parts for _ in part.centers]),
+        parts[-1].synopsis,
     )
 
 

@@ -16,15 +16,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
 from typing import cast
 
 from sklearn.base import clone
 
 from pkm.methods.contract import ClusteringMethod
+from pkm.methods.planned import PlannedMethod
+from pkm.methods.report import CONFIDENCE
 from pkm.methods.schedule import plan_release, unit_noise
-from pkm.methods.zoomed import ZoomedMethod
 from pkm.privacy import (
+    SCALE,
     Adjacency,
     Budget,
     Charge,
@@ -41,7 +42,6 @@ from pkm.privacy import (
 SHARE = 0.02  # of the budget, for n
 # A number of records with which a schedule has every kind of release that it may have.
 MANY_RECORDS = 10**9
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class CountedMethod:
         count, bound = self.charges
         return count, *self._list_charges(bound)
 
-    def release(self, curator: Curator, ledger: Ledger) -> ZoomedMethod:
+    def release(self, curator: Curator, ledger: Ledger) -> PlannedMethod:
         """Release n, and plan what follows; the ledger accepts nothing else.
 
         Raises
@@ -134,7 +134,7 @@ class CountedMethod:
         """Costs of what follows a large n, within a bound."""
         return self._plan(bound, MANY_RECORDS).schedule.charges
 
-    def _plan(self, bound: Charge, n_points: int) -> ZoomedMethod:
+    def _plan(self, bound: Charge, n_points: int) -> PlannedMethod:
         """Plan what follows n, within a bound."""
         method = self.method
         epsilon = (1 - SHARE) * method.epsilon
@@ -142,7 +142,7 @@ class CountedMethod:
             epsilon = gdp_epsilon(bound.mu, method.resolved_delta(n_points))
         rest = cast("ClusteringMethod", clone(method))
         rest.set_params(epsilon=epsilon, adjacency=Adjacency.ZERO_OUT.value)
-        return ZoomedMethod(rest, n_points, self.n_features)
+        return PlannedMethod(rest, n_points, self.n_features)
 
 
 def _are_gaussian(charges: Sequence[Charge]) -> bool:
@@ -162,11 +162,7 @@ def count_interval(n_points: int, ledger: Ledger | None) -> tuple[float, float]:
     """
     if ledger is None or ledger.budget.adjacency != Adjacency.ADD_REMOVE:
         return n_points, n_points
-    count = ledger.charges[0]
     # Scales are public, so that the interval costs nothing.
-    if count.mu > 0:
-        width = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) / count.mu
-    else:
-        width = -math.log(1 - CONFIDENCE) / count.epsilon
+    width = unit_noise(ledger.charges[0]).half_width(CONFIDENCE) / SCALE
     # The number is rounded.
     return n_points - width - 0.5, n_points + width + 0.5

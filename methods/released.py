@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from pkm.compute import Symlog
 from pkm.files import atomic_write, record_digest, sha256
 from pkm.methods.prediction import NearestCenters
+from pkm.methods.report import REPORTED, Report
 from pkm.methods.statement import TEXTS, Statement, describe_ledger, to_json
 from pkm.methods.zoom import Zoom
 from pkm.names import suggestion
@@ -35,7 +36,7 @@ ARRAYS = {
     "cost_curve_": "cost_curve.npy",
 }
 #: Released numbers of the record, besides those of the statement.
-VALUES = ("n_interval_", "n_iter_", "zoom_")
+VALUES = ("n_interval_", "n_iter_", "zoom_", *REPORTED)
 PACKAGE = __name__.rpartition(".")[0]
 
 
@@ -122,8 +123,6 @@ class ReleasedModel(NearestCenters):
         """
         statement = self.statement(**curator)
         values = {name: getattr(self, name) for name in VALUES if hasattr(self, name)}
-        if self.zoom_ is not None:
-            values["zoom_"] = asdict(self.zoom_)
         record = to_json({**statement.to_dict(), "values": values})
         record["checksum"] = record_digest(record)
         files = {
@@ -220,7 +219,9 @@ def load(folder: str | os.PathLike[str], method: type | None = None) -> Released
     )
     if public["feature_names"]:
         model.feature_names_in_ = np.array(public["feature_names"], dtype=object)
-    # JSON has turned the zoom's own types to lists and mappings.
+    # JSON has turned arrays to lists, and types of the project to mappings.
+    if REPORTED[0] in record["values"]:
+        vars(model).update(Report.from_json(record["values"]).attributes)
     if model.zoom_:
         center = np.array(model.zoom_.pop("center"))
         scale = Symlog(**model.zoom_.pop("scale"))

@@ -1,8 +1,9 @@
 """Releases of a run in order, with their costs, from public quantities alone."""
 
+import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -111,3 +112,93 @@ def unit_noise(release: Charge) -> Gaussian | Laplace:
     if release.mu > 0:
         return Gaussian(SCALE / release.mu)
     return Laplace(SCALE / release.epsilon)
+
+
+@dataclass(frozen=True)
+class SharePlan(Schedule):
+    """Releases for a share of the budget, all of Gaussian or all of Laplace noise.
+
+    Attributes
+    ----------
+    share : float
+        Share of mu squared, or of epsilon if noise is Laplace.
+    pure : bool
+        Whether noise is Laplace.
+    """
+
+    share: float
+    pure: bool
+
+    @property
+    def mu(self) -> float:
+        """Cost of all releases together with Gaussian noise; 0 with Laplace noise."""
+        return math.hypot(*[release.mu for release in self.releases])
+
+    def plan(self, query: type[Query], cost: float) -> Charge:
+        """Plan a release of a cost: mu of Gaussian noise, or epsilon of Laplace."""
+        if self.pure:
+            return plan_release(query, Laplace, epsilon=cost)
+        return plan_release(query, Gaussian, mu=cost)
+
+    def noise(
+        self,
+        cost: float,
+        l1: float,
+        l2: float,
+    ) -> Gaussian | Laplace:
+        """Noise of one release with given L1 and L2 sensitivities, in their units."""
+        return Laplace(l1 / cost) if self.pure else Gaussian(l2 / cost)
+
+    def stddev(
+        self,
+        cost: float,
+        l1: float,
+        l2: float,
+    ) -> float:
+        """Standard deviation of this noise."""
+        return math.sqrt(2) * l1 / cost if self.pure else l2 / cost
+
+
+def smallest_epsilon(
+    epsilon: float,
+    is_sufficient: Callable[[float], bool],
+    max_epsilon: float = math.inf,
+) -> float:
+    """Find the smallest sufficient epsilon above an insufficient one, for messages.
+
+    Parameters
+    ----------
+    epsilon : float
+        Insufficient.
+    is_sufficient : callable
+        Monotonic: True from some epsilon on.
+    max_epsilon : float, optional
+        A sufficient epsilon, the largest that is tried.
+
+    Returns
+    -------
+    float
+        Sufficient, at most two percent above the smallest, with three digits.
+
+    Examples
+    --------
+    >>> 0.7 < smallest_epsilon(0.1, lambda epsilon: epsilon > 0.7) < 0.72
+    True
+    """
+    # Double epsilon until it is sufficient.
+    low = epsilon
+    high = min(2 * epsilon, max_epsilon)
+    while not is_sufficient(high):
+        low = high
+        high = min(2 * high, max_epsilon)
+
+    # Bisect on the logarithmic scale.
+    while high > 1.01 * low:
+        middle = math.sqrt(low * high)
+        if is_sufficient(middle):
+            high = middle
+        else:
+            low = middle
+
+    digits = 10.0 ** (2 - math.floor(math.log10(high)))
+    return math.ceil(high * digits) / digits

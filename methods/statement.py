@@ -4,7 +4,7 @@ import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from reprlib import repr as shorten
 from typing import Any, Self
@@ -227,12 +227,15 @@ def describe_ledger(ledger: Ledger) -> dict[str, Any]:
 
 
 def to_json(value: Any) -> Any:
-    """Return a value as JSON represents it; arrays are lists, numbers stay exact."""
+    """Return a value as JSON represents it; arrays are lists, numbers stay exact.
 
-    def to_list(array: Any) -> Any:
-        return np.asarray(array).tolist()
+    Dataclasses are mappings.
+    """
 
-    return json.loads(json.dumps(value, allow_nan=False, default=to_list))
+    def simplify(item: Any) -> Any:
+        return vars(item) if is_dataclass(item) else np.asarray(item).tolist()
+
+    return json.loads(json.dumps(value, allow_nan=False, default=simplify))
 
 
 def _fill(template: Any, facts: Mapping[str, Any]) -> Any:

@@ -18,15 +18,12 @@ from typing import Any
 import numpy as np
 
 from pkm.compute import Symlog
-from pkm.methods.schedule import Schedule, plan_release
+from pkm.methods.schedule import SharePlan
 from pkm.privacy import (
     SCALE,
     Charge,
     ClippedSum,
     Curator,
-    Gaussian,
-    Laplace,
-    Query,
     ShellCounts,
     SideCounts,
     gaussian_mu,
@@ -61,13 +58,13 @@ MAX_RELATIVE_WIDTH = 0.9  # a larger domain, over the public one, is not used
 
 
 @dataclass(frozen=True)
-class ZoomPlan(Schedule):
+class ZoomPlan(SharePlan):
     """The releases that find a domain.
 
     Attributes
     ----------
-    share : float
-        Share of the budget.
+    share, pure
+        As of :class:`pkm.methods.schedule.SharePlan`.
     n_points, n_features : int
     ball : bool
         Whether the domain is a ball; otherwise it is a cube.
@@ -75,11 +72,8 @@ class ZoomPlan(Schedule):
     mean_cost, count_cost, last_cost : float
         Cost of a mean, of a count of shells, and of the last count: mu of Gaussian
         noise, or epsilon of Laplace noise.
-    pure : bool
-        Whether noise is Laplace.
     """
 
-    share: float
     n_points: int
     n_features: int
     ball: bool
@@ -87,54 +81,22 @@ class ZoomPlan(Schedule):
     mean_cost: float
     count_cost: float
     last_cost: float
-    pure: bool
 
     @property
     def releases(self) -> Sequence[Charge]:
         """Shells and a mean in every round; shells or sides alone in the last."""
         last = SideCounts if self.has_sides else ShellCounts
-        shells = self._plan(ShellCounts, self.count_cost)
-        mean = self._plan(ClippedSum, self.mean_cost)
+        shells = self.plan(ShellCounts, self.count_cost)
+        mean = self.plan(ClippedSum, self.mean_cost)
         return [
             *[shells, mean] * (self.rounds - 1),
-            self._plan(last, self.last_cost),
+            self.plan(last, self.last_cost),
         ]
-
-    def _plan(self, query: type[Query], cost: float) -> Charge:
-        if self.pure:
-            return plan_release(query, Laplace, epsilon=cost)
-        return plan_release(query, Gaussian, mu=cost)
-
-    @property
-    def mu(self) -> float:
-        """Cost of all releases together with Gaussian noise; 0 with Laplace noise."""
-        if self.pure:
-            return 0.0
-        squares = self.mean_cost**2 + self.count_cost**2
-        return math.sqrt((self.rounds - 1) * squares + self.last_cost**2)
 
     @property
     def has_sides(self) -> bool:
         """Whether the last round counts shells on both sides of every column."""
         return _has_sides(self.ball, self.n_features)
-
-    def noise(
-        self,
-        cost: float,
-        l1: float,
-        l2: float,
-    ) -> Gaussian | Laplace:
-        """Noise of one release with given L1 and L2 sensitivities, in their units."""
-        return Laplace(l1 / cost) if self.pure else Gaussian(l2 / cost)
-
-    def stddev(
-        self,
-        cost: float,
-        l1: float,
-        l2: float,
-    ) -> float:
-        """Standard deviation of this noise."""
-        return math.sqrt(2) * l1 / cost if self.pure else l2 / cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,7 +293,7 @@ def find_domain(
         radii = radius * COARSE_RATIO ** np.arange(COARSE_SHELLS)
         counts = _release_shells(curator, plan, plan.count_cost, center, radii, False)
         stddev = plan.stddev(plan.count_cost, 1.0, 1.0)
-        radius, _ = _find_radius(counts, radii, stddev, least)
+        radius, _ = find_radius(counts, radii, stddev, least)
 
         # Move the center, and enlarge the radius by the length of the move, at most to
         # the domain's farthest corner.
@@ -352,7 +314,7 @@ def find_domain(
         is_cube = not plan.ball
         counts = _release_shells(curator, plan, plan.last_cost, center, radii, is_cube)
         stddev = plan.stddev(plan.last_cost, 1.0, 1.0)
-        half_width, n_outside = _find_radius(counts, radii, stddev, least)
+        half_width, n_outside = find_radius(counts, radii, stddev, least)
     if half_width >= MAX_RELATIVE_WIDTH * (math.sqrt(d) if plan.ball else 1.0):
         return None
 
@@ -378,7 +340,7 @@ def _release_shells(
     return answer["counts"][0] / SCALE
 
 
-def _find_radius(
+def find_radius(
     counts: np.ndarray,
     radii: np.ndarray,
     stddev: float,
@@ -427,7 +389,7 @@ def _release_cube(
     counts = answer["counts"][0] / SCALE
     stddev = plan.stddev(plan.last_cost, d, math.sqrt(d))
     sides = [
-        _find_radius(side, radii, stddev, least / (2 * d))
+        find_radius(side, radii, stddev, least / (2 * d))
         for column in counts
         for side in column
     ]

@@ -49,6 +49,7 @@ from pkm.privacy.queries.projection import (
     ProjectedSumsAndCounts,
 )
 from pkm.privacy.queries.shells import ClippedSum, ShellCounts, SideCounts
+from pkm.privacy.queries.summary import ClusterSummary
 from pkm.privacy.queries.sums import (
     CountQuery,
     CountsAndBoundedSums,
@@ -88,6 +89,7 @@ __all__ = [
     "Charge",
     "ClippedPoints",
     "ClippedSum",
+    "ClusterSummary",
     "CountQuery",
     "CountsAndBoundedSums",
     "CoverPicks",

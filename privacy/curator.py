@@ -39,6 +39,7 @@ from pkm.privacy.queries.projection import (
     ProjectedSumsAndCounts,
 )
 from pkm.privacy.queries.shells import ClippedSum, ShellCounts, SideCounts
+from pkm.privacy.queries.summary import ClusterSummary
 from pkm.privacy.queries.sums import (
     CountsAndBoundedSums,
     GapPercentile,
@@ -118,6 +119,7 @@ class Curator(BaseCurator):
         CoverPicks,
         ProjectedCounts,
         ProjectedSumsAndCounts,
+        ClusterSummary,
     )
 
     def rescale(

@@ -1,4 +1,4 @@
-"""Counts of points in shells about a center, and sums of clipped differences.
+"""Counts of points in shells about centers, and sums of clipped differences.
 
 Kernels read a point's coordinates with the remainders of rounding to the grid. Floats
 of one point are added in the order of its features, without reordering, and only
@@ -11,7 +11,8 @@ import math
 import numpy as np
 from numba import njit
 
-from pkm.compute.kernels.nearest import squared_distances
+from pkm.compute.kernels.nearest import nearest_with_sq_dists, squared_distances
+from pkm.compute.storage.blocks import Arrays
 from pkm.compute.storage.points import (
     SCALE,
     Points,
@@ -26,6 +27,8 @@ from pkm.compute.storage.points import (
 #: Clipped differences are shorter by this factor, so that rounding cannot make one
 #: longer than the radius.
 SHORTENING = 1 - 2.0**-40
+#: Parts of a radius that sums are in, and of a squared radius that costs are in.
+PARTS = 1 << 24
 
 
 def shell_counts(
@@ -233,3 +236,100 @@ def nearest_shells(
         shells = len(inner_squares) - inside
         counts += count_labels(shells, weights[block], len(radii))
     return counts
+
+
+def summarize(
+    points: Points,
+    centers: np.ndarray,
+    radius: float,
+    thresholds: np.ndarray,
+) -> Arrays:
+    """Summarize the points nearest to each center.
+
+    Parameters
+    ----------
+    points : Points
+    centers : ndarray of shape (k, d), int64
+        In grid steps. Ties go to the lower index.
+    radius : float
+        In grid steps: differences to the center are clipped to it in norm.
+    thresholds : ndarray of shape (m,), int64
+        In grid steps, not decreasing: inner edges of the bins of every column. An edge
+        belongs to the bin above it.
+
+    Returns
+    -------
+    counts : ndarray of shape (k,), int64
+        Rows, or their weights in units of 2^-16 records.
+    sums : ndarray of shape (k, d), int64
+        Of the clipped differences, in 2^-24 radii.
+    costs : ndarray of shape (1,), int64
+        Sum of the squared norms of the clipped differences, in 2^-24 squared radii.
+    histograms : ndarray of shape (k, d, m + 1), int64
+        As counts, by bin of every column.
+
+    Examples
+    --------
+    >>> points = Points.from_grid(np.array([[3], [-9]]))
+    >>> center = np.zeros((1, 1), np.int64)
+    >>> counts, sums, costs, histograms = summarize(points, center, 6.0, np.array([0]))
+    >>> counts.tolist(), (costs / PARTS).tolist(), histograms.tolist()
+    ([2], [1.25], [[[1, 1]]])
+    """
+    nearest, squares = nearest_with_sq_dists(points, centers)
+    k, d = centers.shape
+    counts = np.zeros(k, np.int64)
+    sums = np.zeros((k, d), np.int64)
+    costs = np.zeros(1, np.int64)
+    histograms = np.zeros((k, d, len(thresholds) + 1), np.int64)
+    _summarize(
+        points.rows,
+        read_weights(points),
+        nearest,
+        squares,
+        centers,
+        float(radius),
+        thresholds,
+        counts,
+        sums,
+        costs,
+        histograms,
+    )
+    return counts, sums, costs, histograms
+
+
+@njit(cache=True, nogil=True)
+def _summarize(
+    rows: np.ndarray,
+    weights: np.ndarray,
+    labels: np.ndarray,
+    squares: np.ndarray,
+    centers: np.ndarray,
+    radius: float,
+    thresholds: np.ndarray,
+    counts: np.ndarray,
+    sums: np.ndarray,
+    costs: np.ndarray,
+    histograms: np.ndarray,
+) -> None:
+    # OUT: counts, sums, costs, histograms.
+    for i in range(rows.shape[0]):
+        j = labels[i]
+        units = weight(weights, i)
+        # Parts of a radius, or of its square, that the row can add: those of all rows
+        # of a record are one radius at most, as their weights are one record.
+        parts = float(PARTS)
+        if len(weights):
+            parts *= units / SCALE
+        counts[j] += units
+        costs[0] += int(parts * min(squares[i] / (radius * radius), 1.0))
+        # Neither rounding makes a difference longer than the radius.
+        factor = parts * SHORTENING / max(math.sqrt(squares[i]), radius)
+        for h in range(rows.shape[1]):
+            x = np.float64(rows[i, h])
+            sums[j, h] += int((x - centers[j, h]) * factor)
+            # The bin: the number of edges that are not above the coordinate.
+            position = 0
+            while position < len(thresholds) and thresholds[position] <= x:
+                position += 1
+            histograms[j, h, position] += units

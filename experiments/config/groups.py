@@ -86,8 +86,8 @@ def fill_defaults(entry: Mapping) -> dict[str, Any]:
     Examples
     --------
     >>> entry = {"name": "own", "_target_": "pkm.methods.Lloyd"}
-    >>> list(fill_defaults(entry))[:5]
-    ['name', '_target_', 'zoom', 'require_zoom', 'adjacency']
+    >>> list(fill_defaults(entry))[:6]
+    ['name', '_target_', 'zoom', 'require_zoom', 'report', 'adjacency']
     """
     target = entry.get("_target_", MISSING)
     if target == MISSING or not isinstance(target, str):

@@ -27,8 +27,7 @@ from pkm.methods.distance.tree import (
     release_fullest_cells,
     threshold_noise,
 )
-from pkm.methods.schedule import Schedule, plan_release
-from pkm.methods.sufficient import smallest_epsilon
+from pkm.methods.schedule import Schedule, plan_release, smallest_epsilon
 from pkm.privacy import SCALE, Charge, Gaussian, StabilityHistogram, gaussian_mu
 from pkm.privacy.queries.clipped_regions import RegionCounts, RegionSums
 from pkm.privacy.queries.moved_records import (

@@ -27,8 +27,7 @@ from pkm.methods.hashing.local_search import (
     private_local_search,
 )
 from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
-from pkm.methods.schedule import Schedule, plan_release
-from pkm.methods.sufficient import smallest_epsilon
+from pkm.methods.schedule import Schedule, plan_release, smallest_epsilon
 from pkm.methods.trees.leaves import Leaves
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (

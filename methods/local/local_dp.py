@@ -19,8 +19,7 @@ from threadpoolctl import threadpool_limits
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, Integer, OneOf, Real
 from pkm.methods.initialization import starting_centers
-from pkm.methods.schedule import Schedule, plan_release
-from pkm.methods.sufficient import smallest_epsilon
+from pkm.methods.schedule import Schedule, plan_release, smallest_epsilon
 from pkm.privacy import SCALE, PrivacyClaim, Query
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.local_aggregator import (

@@ -14,6 +14,7 @@ is twice as wide.)
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -100,6 +101,20 @@ class _Additive:
 
     def secure_noise(self, scales: np.ndarray) -> np.ndarray:
         """Exact integer noise of given scales from the operating system's entropy."""
+        raise NotImplementedError
+
+    def half_width(self, confidence: float) -> float:
+        """Half-width of the interval about 0 that holds noise with a probability.
+
+        It is in grid steps, as the scale.
+
+        Examples
+        --------
+        >>> round(Gaussian(10.0).half_width(0.95), 2)
+        19.6
+        >>> round(Laplace(10.0).half_width(0.95), 2)
+        29.96
+        """
         raise NotImplementedError
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
@@ -219,6 +234,10 @@ class Gaussian(_Additive):
         variates = streams.normal_chunks(key)
         return lambda values: add_rounded(values, variates(len(values)), self.scale)
 
+    def half_width(self, confidence: float) -> float:
+        """Quantile of the normal distribution."""
+        return self.scale * NormalDist().inv_cdf((1 + confidence) / 2)
+
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """L2 sensitivity over the standard deviation: mu."""
         return Cost(mu=sensitivity.l2 / self.scale)
@@ -267,6 +286,10 @@ class Laplace(_Additive):
     name = "laplace"
     distribution = "laplace"
     norm = "l1"
+
+    def half_width(self, confidence: float) -> float:
+        """Quantile of the exponential distribution, that of the absolute noise."""
+        return -self.scale * math.log1p(-confidence)
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """L1 sensitivity over the scale: epsilon."""

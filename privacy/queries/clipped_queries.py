@@ -34,7 +34,7 @@ from pkm.compute.kernels.nearest import swap_costs
 from pkm.compute.kernels.shells import nearest_shells
 from pkm.compute.storage.blocks import total_array
 from pkm.compute.storage.points import make_slices
-from pkm.privacy.checks import check_positive
+from pkm.privacy.checks import check_grid_integers, check_positive
 from pkm.privacy.mechanisms.additive import Gaussian
 from pkm.privacy.mechanisms.selection import ScoreSensitivity
 from pkm.privacy.mechanisms.stability_histogram import OccupiedCells
@@ -200,8 +200,9 @@ class _NearestQuery(Query):
     centers: np.ndarray
 
     def check(self, source: ClippedPoints) -> None:
-        """Refuse centers off the grid or outside the domain, and an empty array."""
-        source.check_positions(self.centers)
+        """Refuse centers off the grid, and an empty array."""
+        shape = ("k", source.n_features)
+        check_grid_integers("centers", self.centers, shape, "; snap them first")
         if not len(self.centers):
             raise ValueError("centers must be one or more: there is none to be nearest")
 
@@ -213,7 +214,7 @@ class NearestCounts(_NearestQuery, CountQuery):
     Parameters
     ----------
     centers : ndarray of shape (k, d), int64
-        Released, in the domain. Ties go to the lower index.
+        Released, in grid steps. Ties go to the lower index.
 
     Notes
     -----
@@ -239,7 +240,7 @@ class NearestShells(_NearestQuery, CountQuery):
     Parameters
     ----------
     centers : ndarray of shape (k, d), int64
-        Released, in the domain.
+        Released, in grid steps.
     radii : ndarray of shape (m,), float64
         Decreasing, in half-widths. Shell 0 is all that is farther than ``radii[1]``,
         shell j the points at distances from ``radii[j + 1]`` to ``radii[j]``, the last
@@ -252,7 +253,6 @@ class NearestShells(_NearestQuery, CountQuery):
     """
 
     label = "nearest_shells"
-    mechanisms = GAUSSIAN_COUNTS
 
     radii: np.ndarray
 
@@ -274,7 +274,7 @@ class NearestSumsAndCounts(_NearestQuery):
     Parameters
     ----------
     centers : ndarray of shape (k, d), int64
-        Released, in the domain. Ties go to the lower index.
+        Released, in grid steps. Ties go to the lower index.
     radius : float
         In half-widths: differences are clipped to it in norm.
 

@@ -21,8 +21,8 @@ from pkm.methods import (
     SynopsisKMeans,
 )
 from pkm.methods import base as methods_base
+from pkm.methods.planned import PlannedMethod
 from pkm.methods.record_count import CountedMethod
-from pkm.methods.zoomed import ZoomedMethod
 from pkm.privacy import Adjacency, Curator
 from pkm.privacy.queries.sums import RecordCount
 
@@ -105,7 +105,7 @@ def plan_by_exact_n(monkeypatch):
 
     def release(self, curator, ledger):
         planned = release_n(self, curator, ledger)
-        exact = ZoomedMethod(planned.method, curator._shards.n_records, planned.n_features)
+        exact = PlannedMethod(planned.method, curator._shards.n_records, planned.n_features)
         ledger.schedule = [ledger.charges[0], *exact.schedule.charges]
         curator.n_points = exact.n_points
         return exact
@@ -116,11 +116,11 @@ def plan_by_exact_n(monkeypatch):
 
 def zoom_by_exact_n(monkeypatch):
     def find_domain(self, curator):
-        exact = ZoomedMethod(self.method, curator._shards.n_records, self.n_features)
-        return find(exact, curator) if self.plan is not None else find(self, curator)
+        exact = PlannedMethod(self.method, curator._shards.n_records, self.n_features)
+        return find(exact, curator) if self.zoom is not None else find(self, curator)
 
-    find = ZoomedMethod.find_domain
-    monkeypatch.setattr(ZoomedMethod, "find_domain", find_domain)
+    find = PlannedMethod.find_domain
+    monkeypatch.setattr(PlannedMethod, "find_domain", find_domain)
 
 
 def check_k_by_exact_n(monkeypatch):

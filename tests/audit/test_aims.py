@@ -39,6 +39,7 @@ KINDS = {
     "sides": GLloyd(3, zoom=0.3, epsilon=100.0),
     "ball": KaplanStemmer(3, radius=0.5),
     "grid": EUGkM(3, n_init=1),
+    "bins": GLloyd(3, report=0.3),
     "table": AIMKMeans(3, n_init=1),
     "buckets": KaplanStemmer(3),
     "tree": DPM(3, epsilon=30.0),

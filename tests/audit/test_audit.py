@@ -245,8 +245,9 @@ def test_command_fails_for_a_violation_that_is_not_registered(capsys):
 def test_a_report_names_what_it_saw():
     report = audit(SuLloyd(3), n_pairs=8)
     assert (report.method, report.variant, report.adjacency) == ("SuLloyd", "sound", "zero_out")
-    # Some of the pairs are replayed with a zoom.
+    # Some of the pairs are replayed with a zoom, some with a report.
     zoom = ("shell_counts", "clipped_sum", "side_counts")
-    assert report.query_verdicts == dict.fromkeys(("sums_and_counts", *zoom), "consistent")
+    labels = ("sums_and_counts", *zoom, "nearest_shells", "cluster_summary")
+    assert report.query_verdicts == dict.fromkeys(labels, "consistent")
     assert report.lower_bound is None
     assert math.isnan(report.epsilon)

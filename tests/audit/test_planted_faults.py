@@ -104,6 +104,12 @@ UNDERCHARGED = [
         48,
     ),
     Fault(
+        "cost not clipped",
+        broken(GLloyd, queries=[planted.UnclippedCost])(K, report=0.3),
+        "cluster_summary",
+        24,
+    ),
+    Fault(
         "17 sensitivity 0",
         broken(SuLloyd, queries=[planted.NothingInOneFeature])(K),
         "sums_and_counts",

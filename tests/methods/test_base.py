@@ -253,9 +253,10 @@ def test_arguments_of_fit_are_not_swallowed():
 #: Checks of scikit-learn that methods fail on purpose, with the reason.
 NO_LABELS = {"check_clustering": "labels_ of private rows are not covered by a claim"}
 NULL_RECORDS = {"check_estimators_nan_inf": "a row with NaN is the null record"}
+EQUIVALENCE = {"check_sample_weight_equivalence_on_dense_data": "n is that of the rows"}
 PRIVATE_WEIGHTS = {
     "check_all_zero_sample_weights_error": "no weight of a record makes a private fit fail",
-    "check_sample_weight_equivalence_on_dense_data": "n, and so the noise, is that of the rows",
+    **EQUIVALENCE,
 }
 NO_WEIGHTS = dict.fromkeys(
     [
@@ -276,9 +277,12 @@ def test_only_declared_checks_of_scikit_learn_fail(method):
     """All of those do, so that the reasons stay true."""
     model = method(bounds=(-10, 10))
     reasons = NO_LABELS
+    weights = NO_WEIGHTS if model.find_unweighted(100, 2) else PRIVATE_WEIGHTS
     if model.claim.private:
         reasons = NO_LABELS | NULL_RECORDS
-    reasons = reasons | (NO_WEIGHTS if model.find_unweighted(100, 2) else PRIVATE_WEIGHTS)
+    elif weights is PRIVATE_WEIGHTS:
+        weights = EQUIVALENCE
+    reasons = reasons | weights
     if method in (KaplanStemmerLocal, LocalLloyd):
         reasons = reasons | COHORTS
         # The users of the other checks are too few at epsilon 1.

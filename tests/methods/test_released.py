@@ -23,6 +23,8 @@ from pkm.methods import (
     SynopsisKMeans,
     released,
 )
+from pkm.methods.report import REPORTED
+from pkm.methods.statement import to_json
 from pkm.privacy import BudgetExceeded, Charge, ScheduleError
 
 BOUNDS = [[-3.0, -2.0], [1.5, 2.0]]
@@ -30,6 +32,7 @@ MODELS = {
     "gaussian": FastLloyd(4, bounds=BOUNDS, random_state=5),
     "pure": SuLloyd(3, bounds=np.array(BOUNDS)),
     "zoom": SynopsisKMeans(3, bounds=(-50, 50), zoom=0.1, require_zoom=True),
+    "report": SynopsisKMeans(3, bounds=BOUNDS, report=0.1),
     "failures": Balcan(3, bounds=(-2, 2)),
     "local": KaplanStemmerLocal(2, bounds=(-2, 2), epsilon=4.0),
     "auto": SynopsisKMeans("auto", bounds=(-2, 2), zoom=None, max_clusters=6),
@@ -57,13 +60,17 @@ def check_equal(model, loaded, X):
     np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
     assert loaded.score(X) == model.score(X)
     assert loaded.statement() == model.statement()
+    for name in REPORTED:
+        assert hasattr(loaded, name) == hasattr(model, name)
+        assert to_json(getattr(loaded, name, None)) == to_json(getattr(model, name, None))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_loaded_model_is_the_saved_one(name, tmp_path):
     X = blobs(20_000)
     model = clone(MODELS[name]).fit(X)
-    assert (model.zoom_ is not None) == (name == "zoom")
+    assert (model.zoom_ is not None) == (name in ("zoom", "report"))
+    assert hasattr(model, "profile_") == (name == "report")
     assert hasattr(model, "cost_curve_") == (name == "auto")
     model.save(tmp_path / "model", purpose="a test")
     loaded = pkm.load(tmp_path / "model")
@@ -75,6 +82,9 @@ def test_a_loaded_model_is_the_saved_one(name, tmp_path):
         np.testing.assert_array_equal(
             loaded.zoom_.to_public(np.array([[9, -7]])), model.zoom_.to_public(np.array([[9, -7]]))
         )
+    if name == "report":
+        assert type(loaded.profile_) is type(model.profile_)
+        assert loaded.centers_interval_.tobytes() == model.centers_interval_.tobytes()
     # It can be saved and fitted as any other.
     loaded.save(tmp_path / "again")
     check_equal(model, pkm.load(tmp_path / "again"), X)
@@ -111,7 +121,7 @@ def find_values(folder, X):
     found = []
     for value in X.ravel():
         forms = [value.astype("<f8").tobytes(), value.astype(">f8").tobytes()]
-        texts = [repr(float(value)), f"{value:.6f}"]
+        texts = [repr(float(value)), f"{value:.8f}"]
         if any(form in content for form in [*forms, *[text.encode() for text in texts]]):
             found.append(value)
     return found

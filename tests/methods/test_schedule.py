@@ -126,17 +126,21 @@ def test_a_dry_run_is_charged_what_the_schedule_says(method, parameters):
     assert compared >= 2
 
 
-@pytest.mark.parametrize("zoom", [0.05, 0.3])
+@pytest.mark.parametrize(
+    "shares",
+    [{"zoom": 0.05}, {"zoom": 0.3}, {"zoom": None, "report": 0.1}, {"zoom": 0.1, "report": 0.3}],
+    ids=str,
+)
 @pytest.mark.parametrize("name", PRIVATE)
-def test_a_zoom_and_what_it_leaves_are_within_the_budget(name, zoom):
+def test_what_shares_leave_is_within_the_budget(name, shares):
     """For every method that takes one: the largest epsilon that fits, or nearly so."""
     method = PRIVATE[name]
     if method().claim.adjacency != "zero_out":
-        pytest.skip("no zoom under this adjacency")
+        pytest.skip("no zoom and no report under this adjacency")
     for n_points, n_features in ((3000, 1), (20_000, 3), (20_000, 12)):
         for epsilon in (0.2, 1.0, 8.0):
-            model = method(n_clusters=3, epsilon=epsilon, zoom=zoom)
-            if model.zoom_plan(n_points, n_features) is None:
+            model = method(n_clusters=3, epsilon=epsilon, **shares)
+            if shares["zoom"] and model.zoom_plan(n_points, n_features) is None:
                 continue
             try:
                 alone = method(n_clusters=3, epsilon=epsilon, **no_zoom(method))

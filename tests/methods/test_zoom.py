@@ -37,6 +37,7 @@ from pkm.methods import (
     SynopsisKMeans,
 )
 from pkm.methods.base import PrivateKMeans
+from pkm.methods.planned import PlannedMethod
 from pkm.methods.zoom import (
     MAX_COUNT_ERROR,
     MAX_MEAN_ERROR,
@@ -44,7 +45,6 @@ from pkm.methods.zoom import (
     find_domain,
     plan_zoom,
 )
-from pkm.methods.zoomed import ZoomedMethod
 from pkm.privacy import (
     Budget,
     BudgetExceeded,
@@ -476,9 +476,9 @@ def test_every_public_setting_has_a_zoom_that_fits_or_none():
     has_zoom = []
     for epsilon, delta, zoom, d, n in grid:
         method = SynopsisKMeans(1, epsilon=epsilon, delta=delta, zoom=zoom, bounds=(-1, 1))
-        zoomed = ZoomedMethod(method, n, d)
-        assert zoomed.schedule.fits(method.budget(n, d)), (epsilon, delta, zoom, d, n)
-        has_zoom.append(zoomed.plan is not None)
+        planned = PlannedMethod(method, n, d)
+        assert planned.schedule.fits(method.budget(n, d)), (epsilon, delta, zoom, d, n)
+        has_zoom.append(planned.zoom is not None)
     assert len(has_zoom) == 288
     assert 0 < sum(has_zoom) < 288
 

@@ -14,6 +14,7 @@ from pkm.compute import SCALE
 from pkm.methods import EUGkM, FastLloyd, GLloyd, PrivateKMeans, SuLloyd
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
+    ClusterSummary,
     Curator,
     Gaussian,
     Laplace,
@@ -113,6 +114,14 @@ class NoRadius(SumsAndCounts):
 
     def exact(self, view):
         return nearest_sums_and_counts(view, self.centers, self.centers)
+
+
+class UnclippedCost(ClusterSummary):
+    """Squared distances that are not clipped to the squared radius."""
+
+    def exact(self, view):
+        wide = ClusterSummary(self.centers, 16 * self.radius, self.thresholds).exact(view)
+        return {**super().exact(view), "costs": 256 * wide["costs"]}
 
 
 class UnclippedSums(BucketSums):

@@ -19,6 +19,7 @@ from pkm.privacy import (
     CellCounts,
     CellSums,
     ClippedSum,
+    ClusterSummary,
     CountsAndBoundedSums,
     CoverPicks,
     Curator,
@@ -333,6 +334,11 @@ def projected_sums(rng, d):
     return Example(ProjectedSumsAndCounts(centers), view_of)
 
 
+def cluster_summary(rng, d):
+    thresholds = np.sort(rng.integers(-SCALE, SCALE + 1, number(rng) - 1))
+    return Example(ClusterSummary(positions(rng, number(rng), d), some_radius(rng, d), thresholds))
+
+
 N_MOVED = 12  # records of a curator under rho-bounded adjacency
 
 
@@ -477,6 +483,7 @@ EXAMPLES = {
     CoverPicks: (cover_picks,),
     ProjectedCounts: (projected_counts,),
     ProjectedSumsAndCounts: (projected_sums,),
+    ClusterSummary: (cluster_summary,),
     AllPoints: (all_points,),
     Total: (total,),
     GroupSums: (group_sums,),

@@ -1,10 +1,18 @@
 """Counts of shells and clipped sums against brute force."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pkm.compute import SCALE, Points
-from pkm.compute.kernels.shells import clipped_sum, shell_counts, side_counts
+from pkm.compute.kernels.shells import (
+    PARTS,
+    clipped_sum,
+    shell_counts,
+    side_counts,
+    summarize,
+)
 
 
 def fine_points(rng, n, d, width):
@@ -54,3 +62,38 @@ def test_a_clipped_difference_is_never_longer_than_the_radius():
         radius = float(rng.uniform(1e-4, 0.5))
         (one,) = clipped_sum(points, np.zeros(d), radius)[None].tolist()
         assert sum(int(value) ** 2 for value in one) <= SCALE**2
+
+
+@pytest.mark.parametrize("weighs", [False, True])
+@pytest.mark.parametrize("d", [1, 2, 9])
+def test_summaries_equal_brute_force(d, weighs):
+    """Ties go to the lower center, edges to the bin above; weights are parts of records."""
+    rng = np.random.default_rng(d)
+    rows = rng.integers(-40, 41, (500, d))
+    centers = rng.integers(-40, 41, (6, d))
+    thresholds = np.array([-20, -20, 0, 35])
+    radius = 9.0 * d
+    weights = rng.integers(0, SCALE + 1, 500).astype(np.int32) if weighs else None
+    points = replace(Points.from_grid(rows), weights=weights)
+    counts, sums, costs, histograms = summarize(points, centers, radius, thresholds)
+
+    shares = np.ones(500) if weights is None else weights / SCALE
+    units = np.ones(500, int) if weights is None else weights
+    differences = rows[:, None] - centers
+    squares = (differences**2).sum(axis=2)
+    labels = squares.argmin(axis=1)
+    offsets = differences[np.arange(500), labels] / radius
+    lengths = np.linalg.norm(offsets, axis=1)
+    assert (lengths > 1).any() and (lengths < 1).any()
+    clipped = offsets / np.maximum(lengths, 1)[:, None]
+    norms = np.minimum(lengths, 1) ** 2
+    assert costs / PARTS == pytest.approx(shares @ norms, abs=500 / PARTS)
+    bins = np.searchsorted(thresholds, rows, side="right")
+    for j in range(6):
+        own = labels == j
+        assert counts[j] == units[own].sum()
+        mean = (shares[own, None] * clipped[own]).sum(axis=0)
+        np.testing.assert_allclose(sums[j] / PARTS, mean, atol=500 / PARTS)
+        for h in range(d):
+            expected = np.bincount(bins[own, h], units[own], minlength=5)
+            assert histograms[j, h].tolist() == expected.tolist()

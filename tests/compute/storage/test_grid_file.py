@@ -13,7 +13,7 @@ from pkm.compute.storage import grid_file as module
 from pkm.compute.storage.grid_file import open_grid, pack
 from pkm.experiments.commands.pack import main
 from pkm.methods import DPM, FastLloyd, KaplanStemmer, KMeansPlusPlus, Lloyd
-from pkm.methods.zoomed import ZoomedMethod
+from pkm.methods.planned import PlannedMethod
 from pkm.privacy.query import Query
 from pkm.row_blocks import ChangedRows, RowBlocks, row_blocks
 
@@ -166,7 +166,7 @@ def test_a_file_that_changes_while_it_is_mapped_is_noticed(packed, monkeypatch):
         patch.setattr(module, "square_norms", touched(module.square_norms))
         with pytest.raises(ChangedRows, match="has changed since it was opened"):
             packed.to_points()
-    monkeypatch.setattr(ZoomedMethod, "find_domain", touched(ZoomedMethod.find_domain))
+    monkeypatch.setattr(PlannedMethod, "find_domain", touched(PlannedMethod.find_domain))
     model = KaplanStemmer(2, epsilon=8.0, random_state=1)
     for release in (model.fit, model.coreset):
         os.utime(packed.path, ns=(9, 9))

@@ -23,9 +23,10 @@ def test_published_variants_say_so_in_their_names():
 def test_parameters_are_filled_in_from_the_class():
     entry = fill_defaults({"name": "own", "_target_": "pkm.methods.KMeansPlusPlus"})
     target = "pkm.methods.KMeansPlusPlus"
-    # Two of all methods, and the adjacency.
-    inherited = {"zoom": None, "require_zoom": False, "adjacency": "zero_out"}
-    assert entry == {"name": "own", "_target_": target, **inherited, "n_init": 1}
+    # Three of all methods, and the adjacency.
+    shares = {"zoom": None, "require_zoom": False, "report": None}
+    inherited = {"name": "own", "_target_": target, **shares, "adjacency": "zero_out"}
+    assert entry == inherited | {"n_init": 1}
     assert fill_defaults({"name": "own", "_target_": "nowhere.Class"})["name"] == "own"
 
 

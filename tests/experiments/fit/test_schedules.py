@@ -12,8 +12,8 @@ from pkm.federation import Network
 from pkm.federation.parties import get_rounds
 from pkm.methods import METHODS, load_method
 from pkm.methods.coreset import CoresetMethod
+from pkm.methods.planned import PlannedMethod
 from pkm.methods.schedule import Schedule
-from pkm.methods.zoomed import ZoomedMethod
 from pkm.privacy import Charge
 
 #: Rows and columns of the data sets.
@@ -114,9 +114,9 @@ def test_a_coreset_releases_its_schedule(name, params):
     )
     method = build_method(cell)
     shape = SHAPES[cell.dataset]
-    zoomed = ZoomedMethod(method, *shape)
-    releases = CORESET_RELEASES[name](zoomed.method_after_zoom, *shape)
-    assert (zoomed.plan is not None) == ("zoom" in params)
-    if zoomed.plan is not None:
-        releases = (*zoomed.plan.releases, *releases)
+    planned = PlannedMethod(method, *shape)
+    releases = CORESET_RELEASES[name](planned.method_with_rest, *shape)
+    assert (planned.zoom is not None) == ("zoom" in params)
+    if planned.zoom is not None:
+        releases = (*planned.zoom.releases, *releases)
     assert_charged(cell, Schedule(*releases))
