@@ -28,12 +28,17 @@ help:            ## list the targets
 	@echo
 	@echo "settings: PAPER=$(PAPER) PROFILE=$(PROFILE) JOBS=$(JOBS) DATA=$(DATA) FETCH=$(FETCH) RESULTS=$(RESULTS)"
 
+# A first fit compiles kernels, which takes some 8 s of CPU; numba keeps them for all later ones.
+FIRST_FIT = import numpy as np; from pkm.methods import SynopsisKMeans; \
+	SynopsisKMeans(2, bounds=(0, 1)).fit(np.eye(2)[np.arange(2000) % 2])
+
 # The lock is installed once, and the project on top of it, editable; what changed is installed again.
 # Modules are compiled at their first import, which most of them never see.
 $(VENV)/ready: requirements.txt pyproject.toml
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	$(RUN) -c "$(FIRST_FIT)"
 	touch $@
 
 # Open MPI, for parties that are processes.

@@ -65,6 +65,7 @@ OVERSPENDING = "F-26"
 #: Parameters that are not drawn by their rules.
 UNVARIED = (
     "n_clusters",
+    "max_clusters",
     "bounds",
     "clip",
     "random_state",
@@ -423,7 +424,9 @@ def list_configurations(method: Any, number: int) -> list[Any]:
     for i in range(number):
         # Each kind of data meets each epsilon.
         epsilon = EPSILONS[(i + i // len(PAIR_GENERATORS)) % len(EPSILONS)]
-        parameters: dict[str, object] = {"epsilon": epsilon, "n_clusters": 2 + i % 3}
+        parameters: dict[str, object] = {"epsilon": epsilon}
+        if method.n_clusters != "auto":
+            parameters["n_clusters"] = 2 + i % 3
         rho = RHOS[i // len(EPSILONS) % len(RHOS)]
         if rho is not None:
             parameters["rho"] = rho

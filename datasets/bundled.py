@@ -1,9 +1,9 @@
 """Data sets that come with the code: one compact Parquet file each, in ``bundled/``.
 
-A column is a feature, or the ``label`` or the ``client`` of each point. The values are
-those that the parser makes of the published files, in the same order. The registry has
-a digest of them, with which every reading is compared. ``pkm data bundle`` makes the
-files, and ``README.md`` beside them.
+A column is a feature, or the ``label``, ``client`` or ``person`` of each point. The
+values are those that the parser makes of the published files, in the same order. The
+registry has a digest of them, with which every reading is compared. ``pkm data bundle``
+makes the files, and ``README.md`` beside them.
 """
 
 import hashlib
@@ -21,8 +21,7 @@ from pkm.datasets.sources import ChecksumMismatch
 FOLDER = Path(__file__).with_name("bundled")
 README = "README.md"
 #: Columns that are no features.
-LABEL = "label"
-CLIENT = "client"
+CODES = ("label", "client", "person")
 #: Types of a column of integers, the smallest first.
 INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.int64)
 ZSTD_LEVEL = 19
@@ -40,11 +39,12 @@ research and state no license.
 
 
 class Content(NamedTuple):
-    """Points (float64), and labels and clients (int64) or None, as a parser's."""
+    """Points (float64), and labels, clients and persons (int64) or None."""
 
     points: np.ndarray
     labels: np.ndarray | None
     clients: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
 
 def locate(name: str) -> Path:
@@ -53,9 +53,10 @@ def locate(name: str) -> Path:
 
 
 def digest(content: Content) -> str:
-    """Hash points, labels and clients, as little-endian float64 and int64, in rows."""
-    state = hashlib.sha256(content.points.astype("<f8").tobytes())
-    for codes in (content.labels, content.clients):
+    """Hash points, labels, clients and persons: little-endian float64 and int64."""
+    points, *all_codes = content
+    state = hashlib.sha256(points.astype("<f8").tobytes())
+    for codes in all_codes:
         if codes is not None:
             state.update(codes.astype("<i8").tobytes())
     return state.hexdigest()
@@ -79,12 +80,11 @@ def read(entry: Entry) -> Content:
     except (OSError, pa.ArrowException):
         raise ChecksumMismatch(f"{path} is missing or damaged: {remedy}") from None
     columns = {name: table[name].to_numpy() for name in table.column_names}
-    codes = [columns.pop(name, None) for name in (LABEL, CLIENT)]
+    codes = [columns.pop(name, None) for name in CODES]
     points = np.empty((table.num_rows, len(columns)))
     for column, values in enumerate(columns.values()):
         points[:, column] = values
-    labels, clients = (None if c is None else c.astype(np.int64) for c in codes)
-    content = Content(points, labels, clients)
+    content = Content(points, *(c if c is None else c.astype(np.int64) for c in codes))
     actual = digest(content)
     if actual != entry.bundled_sha256:
         raise ChecksumMismatch(
@@ -109,7 +109,7 @@ def pack(entry: Entry, content: Content, record: Mapping[str, str]) -> bytes:
 
     names = entry.columns or [str(column) for column in range(entry.d)]
     columns = dict(zip(names, content.points.T, strict=True))
-    codes = {LABEL: content.labels, CLIENT: content.clients}
+    codes = dict(zip(CODES, content[1:], strict=True))
     columns |= {name: values for name, values in codes.items() if values is not None}
     columns = {name: _narrow(values) for name, values in columns.items()}
     repeated = [name for name, values in columns.items() if _is_repeated(values)]

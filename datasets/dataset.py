@@ -39,7 +39,7 @@ class Dataset:
     common_range_is_private : bool
         Whether that range was read off the points.
     groups : Series or ndarray of shape (n,), or None
-        Person of each row of a file; None where each row is a record.
+        Person of each row, where they were asked for; None where each row is a record.
     clients : ndarray of int64, shape (n,), or None
         Number of the client that holds each point, from 0, where such a split was
         published with the points.

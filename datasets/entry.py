@@ -64,8 +64,8 @@ class Entry:
     files : tuple of File
         In the order in which the parser takes them.
     parse : callable
-        From the files' published bytes to points and labels, and clients if there are
-        any (`pkm.datasets.parsers`).
+        From the files' published bytes to points and labels, and clients and persons
+        if there are any (`pkm.datasets.parsers`).
     lower, upper : tuple of float
         Public bounds per column.
     reasons : tuple of str
@@ -75,6 +75,9 @@ class Entry:
         What the set is, in one line.
     columns : tuple of str
         Names of the columns; empty if they have none.
+    person : str or None
+        Name under which `groups` asks for the person of each point; None if a point is
+        a person.
     comparison : bool
         Whether the set serves comparisons of methods; no paper here uses it.
     bundled_sha256 : str or None
@@ -111,6 +114,7 @@ class Entry:
     citation: str
     title: str = ""
     columns: tuple[str, ...] = ()
+    person: str | None = None
     comparison: bool = False
     bundled_sha256: str | None = None
     common_range: tuple[float, float] | None = None

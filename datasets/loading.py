@@ -16,6 +16,7 @@ from pkm.datasets.generated import families
 from pkm.datasets.generated.families import Family
 from pkm.datasets.generated.samplers import Recipe, make_box
 from pkm.datasets.sources import DataUnavailable
+from pkm.files import sha256
 from pkm.names import suggestion
 
 FILE = "file"
@@ -45,6 +46,16 @@ class ResolvedName:
     entry: Entry | None = None
     family: Family | None = None
     recipe: Recipe | None = None
+
+    def check_groups(self, name: str, groups: user_files.Column | None) -> None:
+        """Refuse persons that a published or generated set does not have."""
+        declared = self.entry or self.family
+        if groups is None or declared is None or groups == declared.person:
+            return
+        known = "each of whose points is a person"
+        if declared.person:
+            known = f"whose points have a {declared.person!r}"
+        raise ValueError(f"groups={groups!r} is not allowed for {name!r}, {known}")
 
 
 def resolve(name: str) -> ResolvedName:
@@ -111,7 +122,8 @@ def load(
     decimal : {"point", "comma"}, optional
         For ``file`` only: the decimal mark of a text. Default: it is found out.
     groups : str or int, optional
-        For ``file`` only: the column with the person of every row.
+        Column with the person of every row: of a file, or by its name of a set that has
+        one, such as the ``user`` of ``gowalla-nyc``.
 
     Returns
     -------
@@ -134,9 +146,10 @@ def load(
     (150, 4)
     """
     resolved = resolve(name)
+    resolved.check_groups(name, groups)
     _check_file_arguments(name, bounds=bounds)
     options = _check_file_arguments(
-        name, path=path, columns=columns, label=label, decimal=decimal, groups=groups
+        name, path=path, columns=columns, label=label, decimal=decimal
     )
     source = name
     if resolved.entry:
@@ -144,8 +157,14 @@ def load(
     elif resolved.family and resolved.recipe:
         dataset = _load_generated(name, resolved.family, resolved.recipe)
     else:
-        dataset = _load_file(bounds, **options)
+        dataset = _load_file(bounds, groups=groups, **options)
         source = str(path)
+    if name != FILE:
+        dataset = replace(
+            dataset,
+            groups=dataset.groups if groups is not None else None,
+            fingerprint=_add_groups(dataset.fingerprint, groups),
+        )
     if n_clusters is None:
         return dataset
     checked = check_n_clusters(n_clusters, len(dataset.points), source)
@@ -168,7 +187,8 @@ def fingerprint(
     bytes). For a generated set: the recipe and the generator's code. For ``file``: the
     file's content, what is chosen of it and the reader's code. For embeddings: the
     declared hash of the bundled points, too. For a file without a declared hash: the
-    hash recorded when it was first read. For ``file`` and other restricted records
+    hash recorded when it was first read. With persons of such a set, `groups` counts,
+    too. For ``file`` and other restricted records
     (`is_restricted`) the digest is keyed, so that it confirms no guess of them.
 
     Raises
@@ -183,14 +203,21 @@ def fingerprint(
     True
     """
     resolved = resolve(name)
+    resolved.check_groups(name, groups)
     options = _check_file_arguments(
-        name, path=path, columns=columns, label=label, decimal=decimal, groups=groups
+        name, path=path, columns=columns, label=label, decimal=decimal
     )
     if resolved.entry:
-        return registry.fingerprint(resolved.entry)
+        return _add_groups(registry.fingerprint(resolved.entry), groups)
     if resolved.family and resolved.recipe:
-        return families.fingerprint(resolved.family, resolved.recipe)
-    return user_files.fingerprint(**options)
+        digest = families.fingerprint(resolved.family, resolved.recipe)
+        return _add_groups(digest, groups)
+    return user_files.fingerprint(groups=groups, **options)
+
+
+def _add_groups(digest: str, groups: user_files.Column | None) -> str:
+    """Return the digest of a set whose points belong to persons."""
+    return digest if groups is None else sha256(f"{digest} {groups}".encode())
 
 
 def is_restricted(name: str) -> bool:
@@ -264,6 +291,7 @@ def _load_published(entry: Entry, data_dir: str | PathLike | None) -> Dataset:
         name=entry.name,
         points=check_points(content.points, entry.name),
         labels=content.labels,
+        groups=content.groups,
         domain=entry.domain(),
         n_clusters=entry.n_clusters,
         fingerprint=registry.fingerprint(entry, data_dir),
@@ -284,6 +312,7 @@ def _load_generated(name: str, family: Family, recipe: Recipe) -> Dataset:
         name=name,
         points=check_points(drawn.points, name),
         labels=drawn.labels,
+        groups=drawn.groups,
         domain=drawn.domain,
         n_clusters=recipe.n_clusters,
         fingerprint=families.fingerprint(family, recipe),

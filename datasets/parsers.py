@@ -3,8 +3,8 @@
 Each parser takes the contents of its files in the order of the registry. It returns
 points (float64) and labels (int64, from 0, in sorted order of the published class
 names) or None. If the points were published as a split over clients, the number of
-each point's client or None is third. Nothing is scaled, reordered or dropped unless the
-parser says so.
+each point's client or None is third. If a person has several points, the person of each
+point is fourth. Nothing is scaled, reordered or dropped unless the parser says so.
 """
 
 import csv
@@ -13,16 +13,19 @@ import zipfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 
 from pkm.datasets.dataset import encode_classes
 from pkm.datasets.scaling import divide_by_largest
+from pkm.datasets.sources import MAX_BYTES, read_parts
 from pkm.source import read_with_dependencies
 
 Parsed = tuple[np.ndarray, np.ndarray]
 Unlabeled = tuple[np.ndarray, None]
 Split = tuple[np.ndarray, np.ndarray | None, np.ndarray | None]
+Grouped = tuple[np.ndarray, None, None, np.ndarray]
 
 GZIP_MAGIC = b"\x1f\x8b"
 ADULT_COLUMNS = (0, 2, 4, 10, 11, 12)
@@ -32,6 +35,7 @@ LETTERS_PER_CLASS = 720
 CONSTANT_SOILS = ("Soil_Type7", "Soil_Type15")
 POSTURES_MARKERS = 5
 CHECKIN_COLUMNS = ("user", "time", "latitude", "longitude", "place")
+POSITION = ["latitude", "longitude"]
 
 
 def _read_numbers(content: bytes, separator: str | None = None) -> np.ndarray:
@@ -243,10 +247,29 @@ def postures(data: bytes) -> Parsed:
 def checkins(data: bytes) -> Unlabeled:
     """Read latitude and longitude of each user's last check-in.
 
-    Users are in ascending order. The file is published gzipped: a line holds user,
-    time, latitude, longitude and place, between tabs. Lines without a time or a
-    position are left out. Of check-ins at the same second the first line counts: a
-    user's lines are published newest first.
+    Users are in ascending order. The file is published gzipped. Of check-ins at the
+    same second the first line counts: a user's lines are published newest first.
+    """
+    # Times are written with the year first and all parts in full width: their order as
+    # text is that in time.
+    newest_first = _read_checkins(data).sort_values(
+        ["user", "time"], ascending=[True, False], kind="stable"
+    )
+    last = newest_first.drop_duplicates("user")
+    return last[POSITION].to_numpy(), None
+
+
+def visits(data: bytes) -> Grouped:
+    """Read latitude and longitude of all check-ins; the person is the user."""
+    rows = _read_checkins(data)
+    return rows[POSITION].to_numpy(), None, None, rows["user"].to_numpy()
+
+
+def _read_checkins(data: bytes) -> Any:
+    """Read user, time, latitude and longitude of check-ins, gzipped or not.
+
+    A line holds them and the place, between tabs. Lines without a time or a position
+    are left out.
 
     Raises
     ------
@@ -257,7 +280,7 @@ def checkins(data: bytes) -> Unlabeled:
 
     try:
         rows = pd.read_csv(
-            BytesIO(gzip.decompress(data)),
+            BytesIO(gzip.decompress(data) if data.startswith(GZIP_MAGIC) else data),
             sep="\t",
             header=None,
             names=CHECKIN_COLUMNS,
@@ -267,16 +290,10 @@ def checkins(data: bytes) -> Unlabeled:
         )
     except (OSError, EOFError, ValueError) as error:
         raise ValueError(
-            f"expected are gzipped lines of {', '.join(CHECKIN_COLUMNS)} between tabs, "
-            f"not read as such: {error}"
+            f"expected are lines of {', '.join(CHECKIN_COLUMNS)} between tabs, gzipped "
+            f"or not, and they are not read as such: {error}"
         ) from error
-    # Times are written with the year first and all parts in full width: their order as
-    # text is that in time.
-    newest_first = rows.dropna().sort_values(
-        ["user", "time"], ascending=[True, False], kind="stable"
-    )
-    last = newest_first.drop_duplicates("user")
-    return last[["latitude", "longitude"]].to_numpy(), None
+    return rows.dropna()
 
 
 def locate_nodes(data: bytes) -> bytes:
@@ -286,13 +303,18 @@ def locate_nodes(data: bytes) -> bytes:
     """
     import pandas as pd
 
-    position = ["latitude", "longitude"]
-    nodes = pd.read_csv(BytesIO(data), usecols=position, dtype=str).dropna()
-    return nodes[position].to_csv(index=False).encode()
+    nodes = pd.read_csv(BytesIO(data), usecols=POSITION, dtype=str).dropna()
+    return nodes[POSITION].to_csv(index=False).encode()
+
+
+def unpack(data: bytes) -> bytes:
+    """Unpack a gzipped file."""
+    with gzip.GzipFile(fileobj=BytesIO(data)) as stream:
+        return b"".join(read_parts(stream, MAX_BYTES, "a gzipped file"))
 
 
 #: Conversions of the bytes of a URL, before they are checked and stored.
-CONVERSIONS = {"locate_nodes": locate_nodes}
+CONVERSIONS = {"locate_nodes": locate_nodes, "unpack": unpack}
 PARSERS = {
     parser.__name__: parser
     for parser in (
@@ -309,6 +331,7 @@ PARSERS = {
         covtype,
         postures,
         checkins,
+        visits,
     )
 }
 

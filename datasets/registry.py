@@ -44,6 +44,7 @@ REQUIRED = {
 }
 OPTIONAL = {
     "arguments": dict,
+    "person": str,
     "comparison": bool,
     "bundled_sha256": str,
     "common_range": list,

@@ -194,9 +194,13 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         self._fitted_bounds = bounds
         self._centers = run.centers
         self._software = SOFTWARE
+        self._set_synopsis(run.synopsis)
         self._warn_few_centers()
         self._warn_large_delta(self.n_)
         return self
+
+    def _set_synopsis(self, synopsis: Any) -> None:
+        """Set attributes of what a fit released besides centers; most have none."""
 
     def fit_predict(
         self,
@@ -232,7 +236,7 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         """Warn of fewer distinct centers than asked; the caller of ``fit`` is named."""
         # A number of released values only: it costs no privacy.
         n_distinct = len(np.unique(self.cluster_centers_, axis=0))
-        if n_distinct >= self.n_clusters:
+        if self.n_clusters == "auto" or n_distinct >= self.n_clusters:
             return
         reason = "the points have no more positions; lower n_clusters"
         if self.claim.private:

@@ -122,6 +122,9 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     benefits_from_ball: ClassVar[bool] = False
     #: Whether a zoom compresses what is outside of the domain, and does not clip it.
     compresses_tails: ClassVar[bool] = False
+    #: Whether a method without privacy serves rows with weights; of a private one its
+    #: queries say so.
+    serves_weights: ClassVar[bool] = False
     #: Whether all queries are sums over points: ``fit`` can then read points in chunks.
     supports_chunks: ClassVar[bool] = False
     #: Defaults of parameters that were added to the method later. At its default such a
@@ -176,13 +179,18 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         return replace(claim, adjacency=Adjacency.ADD_REMOVE, public=public)
 
     @property
+    def planned_clusters(self) -> int:
+        """Public number of clusters that releases are planned for."""
+        return self.n_clusters
+
+    @property
     def hides_n(self) -> bool:
         """Whether the number of records is secret, and released by the method."""
         return self.adjacency == Adjacency.ADD_REMOVE
 
     def cluster(
         self, curator: Curator
-    ) -> tuple[np.ndarray | Sequence[np.ndarray], int]:
+    ) -> tuple[np.ndarray | Sequence[np.ndarray], int, *tuple[Any, ...]]:
         """Run the curator's replicates.
 
         Returns
@@ -191,6 +199,8 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
             On the grid.
         n_iter : int
             Number of iterations.
+        synopsis : object, optional
+            What the last replicate released besides centers.
         """
         raise NotImplementedError(f"{type(self).__name__} must define cluster(curator)")
 
@@ -257,10 +267,10 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         if self.hides_n:
             self._refuse_exact_n()
             n_points = None
-        if n_points is not None and self.n_clusters > n_points:
+        if n_points is not None and self.planned_clusters > n_points:
             raise ValueError(
-                f"n_clusters={self.n_clusters} must be at most the number of points "
-                f"n={n_points}"
+                f"n_clusters={self.planned_clusters} must be at most the number of "
+                f"points n={n_points}"
             )
         is_private = self.claim.private
         if is_private and 1.0 + self.epsilon == 1.0:

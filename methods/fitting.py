@@ -80,6 +80,8 @@ class Run:
         Number of records by each replicate: the public one, or the one it released.
     reports : tuple of Report or None
         Of each replicate, with positions in half-widths of the public domain.
+    synopsis : object
+        What the last replicate released besides; None for most methods.
     """
 
     centers: np.ndarray
@@ -91,6 +93,7 @@ class Run:
     zooms: tuple[Zoom | None, ...] = ()
     n_points: tuple[int, ...] = ()
     reports: tuple[Report | None, ...] = ()
+    synopsis: Any = None
 
     @property
     def positions(self) -> np.ndarray:
@@ -216,10 +219,10 @@ class BatchMethod(ClusteringMethod):
     ) -> str:
         """Name the planned queries that are no sums over rows; empty if there are none.
 
-        Rows with weights are refused for them, and for methods without privacy.
+        Rows with weights are refused for them, and for most methods without privacy.
         """
         if not self.claim.private:
-            return "it claims no privacy"
+            return "" if self.serves_weights else "it claims no privacy"
         served = {query.label for query in self.curator.serves if query.serves_weights}
         if self.hides_n:
             planned = CountedMethod(self, n_features).possible_charges
@@ -444,6 +447,7 @@ class PartialRun(NamedTuple):
     zoom: Zoom | None
     n_points: int
     report: Report | None
+    synopsis: Any
 
 
 class PreparedRun(NamedTuple):
@@ -471,12 +475,19 @@ class PreparedRun(NamedTuple):
 
     def cluster(self) -> PartialRun:
         """Release the centers, and the report on them."""
-        centers, n_iter = self.method.cluster(self.curator)
+        centers, n_iter, *besides = self.method.cluster(self.curator)
         report = None
         if self.report is not None:
             report = release_report(self.public, self.report, centers[0], self.zoom)
-        n_points = self.curator.n_points
-        return PartialRun(centers, n_iter, self.ledger, self.zoom, n_points, report)
+        return PartialRun(
+            centers,
+            n_iter,
+            self.ledger,
+            self.zoom,
+            self.curator.n_points,
+            report,
+            besides[0] if besides else None,
+        )
 
 
 def merge_runs(parts: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
@@ -527,6 +538,7 @@ def merge_runs(parts: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
         tuple(zooms),
         tuple([part.n_points for part in parts for _ in part.centers]),
         tuple([part.report for part in parts for _ in part.centers]),
+        parts[-1].synopsis,
     )
 
 

@@ -77,6 +77,11 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         return -math.fsum(inertias)
 
     @property
+    def n_clusters_(self) -> int:
+        """Number of centers; fewer than ``n_clusters`` if a fit found fewer."""
+        return len(self.cluster_centers_)
+
+    @property
     def _n_features_out(self) -> int:
         """Number of columns of :meth:`transform`, for scikit-learn's names of them."""
         return len(self.cluster_centers_)

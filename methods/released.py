@@ -29,7 +29,12 @@ from pkm.names import suggestion
 #: `load` needs; and released arrays, by attribute.
 PAGE = "statement.md"
 RECORD = "model.json"
-ARRAYS = {"cluster_centers_": "centers.npy", "_centers": "grid_centers.npy"}
+ARRAYS = {
+    "cluster_centers_": "centers.npy",
+    "_centers": "grid_centers.npy",
+    "synopsis_": "synopsis.npy",
+    "cost_curve_": "cost_curve.npy",
+}
 #: Released numbers of the record, besides those of the statement.
 VALUES = ("n_interval_", "n_iter_", "zoom_", *REPORTED)
 PACKAGE = __name__.rpartition(".")[0]
@@ -195,6 +200,8 @@ def load(folder: str | os.PathLike[str], method: type | None = None) -> Released
     # Parameters are public values; a seed is not among them.
     model = _find_class(statement.method, method)(**public["parameters"])
     for attribute, name in ARRAYS.items():
+        if name not in statement.sha256:
+            continue
         content = (folder / name).read_bytes()
         if sha256(content) != statement.sha256[name]:
             raise ValueError(
@@ -263,6 +270,8 @@ def _write_arrays(model: ReleasedModel) -> dict[str, bytes]:
     """NPY files of the released arrays."""
     files = {}
     for attribute, name in ARRAYS.items():
+        if not hasattr(model, attribute):
+            continue
         buffer = io.BytesIO()
         np.save(buffer, getattr(model, attribute), allow_pickle=False)
         files[name] = buffer.getvalue()

@@ -122,6 +122,7 @@ class Statement:
         facts |= {
             "answers": _tabulate(["question", "answer"], answers),
             "columns": _tabulate(["column", *ends], columns),
+            "digests": _tabulate(["released numbers", "SHA-256"], self.sha256.items()),
             "parts": _tabulate(["part", "here"], _fill(TEXTS["nist"], facts).items()),
             "releases": _tabulate(CHARGE, releases),
         }

@@ -132,8 +132,17 @@ def _lloyd(
     # Stop where the squared move of the centers is at most the tolerance.
     tolerance = TOLERANCE * points.var(axis=0).mean()
     weighted_lloyd(points, sample_weight, centers, tolerance, MAX_ITERATIONS)
+    return centers, weighted_cost(points, sample_weight, centers)
+
+
+def weighted_cost(
+    points: np.ndarray,
+    sample_weight: np.ndarray,
+    centers: np.ndarray,
+) -> float:
+    """Sum of the squared distances of points (m, d) to nearest centers, by weight."""
     nearest = np.empty(len(points))
     for start in range(0, len(points), BLOCK_ROWS):
         block = slice(start, start + BLOCK_ROWS)
         nearest[block] = cdist(points[block], centers, "sqeuclidean").min(axis=1)
-    return centers, float((nearest * sample_weight).sum())
+    return float((nearest * sample_weight).sum())

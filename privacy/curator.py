@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 
 from pkm.compute import (
+    SCALE,
     Points,
     Symlog,
     digitize,
@@ -258,9 +259,21 @@ class Curator(BaseCurator):
         DisclosureError
             Under any privacy claim.
         """
+        self._require_no_claim("disclose would return the points")
+        return np.concatenate([shard.rows for shard in self._shards])
+
+    def disclose_weights(self) -> np.ndarray | None:
+        """Return the weights of the points (n,), in records, as :meth:`disclose`.
+
+        None where each point is a record.
+        """
+        self._require_no_claim("disclose_weights would return weights of points")
+        if not self._shards.has_weights:
+            return None
+        return np.concatenate([shard.weights for shard in self._shards]) / SCALE
+
+    def _require_no_claim(self, what: str) -> None:
         if self._ledger is not None:
             raise DisclosureError(
-                "disclose would return the points, but the method claims privacy: "
-                "release queries"
+                f"{what}, but the method claims privacy: release queries"
             )
-        return np.concatenate([shard.rows for shard in self._shards])

@@ -60,7 +60,7 @@ CELL_COLUMNS = (
     "delta",
 )
 #: Columns that styles and the label of an epsilon axis need; not written to files.
-HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust")
+HIDDEN = ("label", "color", "marker", "notion", "adjacency", "unit", "trust")
 #: Further columns of tooltips; not written to files unless a figure names them.
 HOVER_COLUMNS = ("cell", "epsilon_spent")
 MOST_COMMON = "most_common"
@@ -231,13 +231,14 @@ def summarize(
             selector["method"] = spec.methods
         table = table[matches(table, selector)]
         if not (spec.methods or spec.curves):
-            # Others than the most common adjacency and trust may not share an axis.
+            # Others than the most common adjacency, unit and trust may not share an
+            # axis.
             private = table[table["notion"] != "none"]
-            models = private["adjacency"].str.cat(private["trust"], sep="/")
+            models = private["adjacency"].str.cat(private[["unit", "trust"]], sep="/")
             is_common = models.isin(models.mode().iloc[:1])
             others = sorted(set(private.loc[~is_common, "method"]))
             missing = tuple(
-                f"{label}: another adjacency or trust model, not on this axis"
+                f"{label}: another adjacency, unit or trust model, not on this axis"
                 for label in map(MethodStyles(table).label, others)
             )
             table = table[~table["method"].isin(others)]

@@ -158,12 +158,13 @@ def interval_text(
 
 
 def epsilon_label(cells: pd.DataFrame) -> str:
-    """Label an epsilon axis with adjacency and notion; refuse cells of several.
+    """Label an epsilon axis with adjacency, unit and notion; refuse cells of several.
 
     Parameters
     ----------
     cells : DataFrame
-        Cells drawn on the axis (columns `method`, `notion`, `adjacency`, `delta`, `n`).
+        Cells drawn on the axis (columns `method`, `notion`, `adjacency`, `unit`,
+        `delta`, `n`).
 
     Returns
     -------
@@ -173,13 +174,13 @@ def epsilon_label(cells: pd.DataFrame) -> str:
     Raises
     ------
     ValueError
-        If private cells of different adjacencies, or of different trust models, would
-        share the axis.
+        If private cells of different adjacencies, units or trust models would share
+        the axis.
     """
     private = cells[cells["notion"] != "none"]
     if not len(private):
         return "ε (no private result)"
-    for fact in ("adjacency", "trust"):
+    for fact in ("adjacency", "unit", "trust"):
         values = sorted(private[fact].unique())
         if len(values) > 1:
             raise ValueError(
@@ -187,6 +188,8 @@ def epsilon_label(cells: pd.DataFrame) -> str:
                 "need separate axes"
             )
     adjacency = private["adjacency"].iloc[0].replace("_", "-")
+    if private["unit"].iloc[0] == "person":
+        adjacency += " of a person"
     approximate = private[private["notion"] == "approximate"]
     styles = MethodStyles(cells)
     pure_methods = private.loc[private["notion"] == "pure", "method"]

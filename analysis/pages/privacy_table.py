@@ -13,6 +13,7 @@ FACTS = (
     "variant",
     "notion",
     "adjacency",
+    "unit",
     "trust",
     "view",
     "private_bounds",
@@ -35,11 +36,11 @@ def privacy_table(
     Returns
     -------
     DataFrame
-        One line per method, variant and preprocessing: notion, adjacency (with rho),
-        trust, view, epsilons, delta, the largest share of epsilon spent, the largest
-        epsilon left unspent, flaws, the verdict of the audit and those of its views.
-        F-10 is added where the data were scaled by their own bounds; rows on points of
-        a map fitted to the records have F-28, and a line of their own.
+        One line per method, variant, unit and preprocessing: notion, adjacency (with
+        rho), trust, view, epsilons, delta, the largest share of epsilon spent, the
+        largest epsilon left unspent, flaws, the verdict of the audit and those of its
+        views. F-10 is added where the data were scaled by their own bounds; rows on
+        points of a map fitted to the records have F-28, and a line of their own.
     """
     lines = []
     for key, cells in study.cells.groupby(list(FACTS), sort=True):

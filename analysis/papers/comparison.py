@@ -49,6 +49,19 @@ def ratios_by_epsilon(
     return FigureData(table, missing=_describe_missing(table, spec), fields=fields)
 
 
+def ratios_by_unit(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
+    """Median ratios of all methods, in panels of rows and then in panels of persons."""
+    data = ratios_by_epsilon(study, spec)
+    by = ["unit", "d", "dataset"]
+    ascending = [False, True, True]
+    table = data.table.sort_values(by, ascending=ascending, kind="stable")
+    panel = _name_rows("{dataset}: {n:,} {unit}s", table)
+    return replace(data, table=table.assign(panel=panel))
+
+
 def ratios_at_one_epsilon(
     study: Study,
     spec: FigureSpec,

@@ -60,10 +60,11 @@ def relative_means(
     if value == "excess":
         is_relative = (cells["ball"] != 0).to_numpy()
 
-    # The first run of the optimum on the same data set with the same k.
+    # The first run of the optimum on the same data set with the same unit and k.
     places = pd.Series(np.arange(len(cells)))
     optima = places.where(cells["method"] == OPTIMUM)
-    optima = optima.groupby([cells["dataset"], cells["k"]]).transform("first")
+    same = [cells[name] for name in ("dataset", "unit", "k")]
+    optima = optima.groupby(same).transform("first")
     is_known = ~is_relative | optima.notna()
     base = optima.where(is_relative & is_known, places).to_numpy(dtype=int)
 

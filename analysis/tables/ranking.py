@@ -31,8 +31,14 @@ ZOOMED = "_zoomed"
 #: Methods that do so by default: compared with those that do and those that do not.
 ALWAYS_ZOOMED = ("synopsis",)
 #: Sweeps that are compared among themselves only: widths of bounds, other accounting,
-#: public data.
-SEPARATE_SWEEPS = ("wide_bounds", "replace_one", "smaller_delta", "public_data")
+#: public data, persons.
+SEPARATE_SWEEPS = (
+    "wide_bounds",
+    "replace_one",
+    "smaller_delta",
+    "public_data",
+    "persons",
+)
 #: Of Nemenyi's critical difference.
 LEVEL = 0.05
 #: Bootstrap resamples of the data sets.
@@ -45,6 +51,7 @@ COLUMNS = [
     "epsilon",
     "notion",
     "adjacency",
+    "unit",
     "trust",
     "delta",
     "n",
@@ -148,9 +155,10 @@ def ratios(
     matrix = _select(study, sweeps, bounds_factor, zoomed)
     cells = matrix.cells
 
-    # Divide by the best run of the reference on the same data set.
+    # Divide by the best run of the reference on the same data set, with the same unit.
     best_runs = pd.DataFrame(matrix.values).min().where(cells["method"] == REFERENCE)
-    reference = best_runs.groupby(cells["dataset"]).transform("min")
+    same_rows = [cells["dataset"], cells["unit"]]
+    reference = best_runs.groupby(same_rows).transform("min")
     values = matrix.values / reference.to_numpy()
 
     # Summarize the ratios over the seeds.

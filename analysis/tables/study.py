@@ -154,7 +154,8 @@ class Study:
         names = [sweeps] if isinstance(sweeps, str) else sweeps
         matrices = [self._sweep_matrix(name, metric) for name in names]
         stored = [matrix for matrix in matrices if len(matrix.cells)]
-        return concatenate(stored) if stored else matrices[0]
+        # A sweep without a name has no rows.
+        return concatenate(stored) if stored else self._sweep_matrix("", metric)
 
     def rows_with(
         self,

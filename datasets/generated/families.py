@@ -67,6 +67,9 @@ class Family:
         Regular expressions of the numbers in a name.
     min_columns : int
         Least number of columns of its sets.
+    person : str or None
+        Name under which `groups` asks for the person of each point; None if a point is
+        a person.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Family:
     numbers: dict[str, float] = field(default_factory=dict)
     patterns: dict[str, str] = field(default_factory=lambda: PATTERNS)
     min_columns: int = 1
+    person: str | None = None
 
     def match(self, name: str) -> dict[str, float] | None:
         """Return the numbers in a name, None if it is no name of the family."""

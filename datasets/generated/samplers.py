@@ -39,6 +39,13 @@ REGION_DEVIATIONS = (8.0, 15.0)
 #: Range of the standard deviations of a city's people around its center, in degrees.
 CITY_DEVIATIONS = (0.05, 0.5)
 
+#: Mean number of visits of a person, and exponent of its Pareto distribution.
+VISITS_PER_PERSON = 10
+VISITS_PARETO_EXPONENT = 1.1
+#: Share of a person's visits that are to one place; deviation of visits from places.
+VISITS_AT_HOME = 0.8
+VISITS_DEVIATION = 0.1
+
 #: Least number of random candidates for centers; there are eight or more for each ball.
 PLANTED_CANDIDATES = 1024
 
@@ -71,7 +78,8 @@ class Recipe:
 class GeneratedPoints:
     """Points, labels, public domain, and the common range of the columns if it differs.
 
-    `prescaled` means that the points were scaled by bounds computed from them.
+    `prescaled` means that the points were scaled by bounds computed from them; `groups`
+    are the persons of the points, if a person has several.
     """
 
     points: np.ndarray
@@ -79,6 +87,7 @@ class GeneratedPoints:
     domain: np.ndarray
     common_range: tuple[float, float] | None = None
     prescaled: bool = False
+    groups: np.ndarray | None = None
 
 
 def _spawn_streams(recipe: Recipe) -> list[np.random.Generator]:
@@ -263,6 +272,36 @@ def draw_cities(recipe: Recipe) -> GeneratedPoints:
     domain = np.array([[-90.0, -180.0], [90.0, 180.0]])
     points = np.clip(cities[labels] + offsets, *domain)
     return GeneratedPoints(points, labels.astype(np.int64), domain)
+
+
+def draw_visits(recipe: Recipe) -> GeneratedPoints:
+    """Draw visits of persons to places, in numbers with a heavy tail.
+
+    Most visits of a person are to one place, the others to any. Labels are the places.
+    """
+    design, shapes, visits, _ = _spawn_streams(recipe)
+    places = design.uniform(-1, 1, (recipe.n_clusters, recipe.d))
+    n_persons = -(-recipe.n // VISITS_PER_PERSON)
+
+    # Each person has one visit, and further ones by how active it is.
+    activity = shapes.pareto(VISITS_PARETO_EXPONENT, n_persons) + 1
+    activity /= activity.sum()
+    further = visits.choice(n_persons, recipe.n - n_persons, p=activity)
+    persons = np.concatenate([np.arange(n_persons), further])
+
+    # Draw the place of each visit, then the position around it.
+    homes = shapes.integers(recipe.n_clusters, size=n_persons)
+    others = visits.integers(recipe.n_clusters, size=recipe.n)
+    at_home = visits.random(recipe.n) < VISITS_AT_HOME
+    labels = np.where(at_home, homes[persons], others)
+    offsets = VISITS_DEVIATION * visits.standard_normal((recipe.n, recipe.d))
+    reach = 1 + DEVIATIONS * VISITS_DEVIATION
+    return GeneratedPoints(
+        places[labels] + offsets,
+        labels,
+        make_box(-reach, reach, recipe.d),
+        groups=persons,
+    )
 
 
 @lru_cache(maxsize=16)

@@ -27,6 +27,7 @@ from pkm.experiments.config.settings import (
     checked_field,
     require_params,
 )
+from pkm.privacy import Unit
 from pkm.schema import names
 
 #: Style of a method in figures: attributes of its class, keys of its file in
@@ -81,7 +82,7 @@ class Cell(Settings):
     decimal : {"point", "comma"}, optional
         Its decimal mark; by default it is found out.
     groups : str or int, optional
-        Which column of it has the person of every row.
+        Which column of a data set has the person of every row.
     bounds : tuple or None
         Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or
         one value per column.
@@ -211,6 +212,7 @@ class Cell(Settings):
             "variant": self.variant,
             "params": params,
             "dataset": self.dataset_name,
+            "unit": str(Unit.ROW if self.groups is None else Unit.PERSON),
             "preprocessing": self.preprocessing,
             "k": self.k,
             "timing": self.timing,

@@ -9,6 +9,7 @@ from pkm.methods import load_method
 #: only `fit` uses.
 RESERVED_PARAMETERS = (
     "n_clusters",
+    "max_clusters",
     "epsilon",
     "delta",
     "bounds",

@@ -247,9 +247,9 @@ def load_data(
     ValueError
         If bounds, or how a text is read, are given for a grid file.
     """
-    if dataset != "file":
-        return datasets.load(dataset, data_dir=data_dir)
     options = dict(zip(FILE_OPTIONS, file, strict=True))
+    if dataset != "file":
+        return datasets.load(dataset, data_dir=data_dir, **options)
     path = options.pop("path")
     settings: dict[str, Any] = {"bounds": bounds} | options
     if not is_grid_file(path or ""):

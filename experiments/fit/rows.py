@@ -17,7 +17,6 @@ from pkm.experiments.fit.inputs import FITTED_POINTS, PreparedData, ResolvedCell
 from pkm.experiments.fit.timing import Timing
 from pkm.methods import Run
 from pkm.metrics import REFERENCE_METRICS, reference_set
-from pkm.privacy import Unit
 
 
 def make_rows(
@@ -110,7 +109,6 @@ def claim_columns(resolved: ResolvedCell) -> dict[str, Any]:
         "noise": noise,
         "notion": str(claim.notion),
         "adjacency": str(claim.adjacency),
-        "unit": str(Unit.of(resolved.data.points.n_persons)),
         "trust": str(claim.trust),
         "view": str(claim.view),
         "flaws": " ".join(flaws),

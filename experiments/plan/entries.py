@@ -10,7 +10,7 @@ from pkm.metrics import METRICS
 from pkm.scalars import is_integer
 
 #: Keys of a data set that is read from a file.
-FILE_KEYS = ("path", "bounds", "columns", "label", "decimal", "groups")
+FILE_KEYS = ("path", "bounds", "columns", "label", "decimal")
 
 
 def list_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
@@ -70,10 +70,8 @@ def expand_datasets(specs: Sequence) -> list[dict]:
         require(isinstance(spec, Mapping), "datasets", spec, rule)
         is_pattern = "pattern" in spec
         entries += expand_pattern(spec) if is_pattern else [read_file_entry(spec)]
-    return [
-        dict.fromkeys((*FILE_KEYS, "fallback")) | {"family": entry["name"]} | entry
-        for entry in entries
-    ]
+    absent = dict.fromkeys((*FILE_KEYS, "groups", "fallback"))
+    return [absent | {"family": entry["name"]} | entry for entry in entries]
 
 
 def expand_pattern(spec: Mapping) -> list[dict]:

@@ -63,6 +63,7 @@ def find_sweep_info(source: Mapping, ks: Sequence) -> DatasetInfo:
     ValueError
         If a k is to be the data set's own, which has none.
     """
+    resolve(source["name"]).check_groups(source["name"], source["groups"])
     file = [source[option] for option in FILE_OPTIONS]
     info = find_dataset_info(source["name"], *file)
     if None in ks and info.k is None:
@@ -173,9 +174,9 @@ def check_cell(
     unclipped = cell.preprocessing not in DATA_DEPENDENT and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:
-        points = resolve_cell(cell, data_dir).data.points
-        if points.weights is not None:
-            method.refuse_unweighted(points.n_records, points.shape[1])
+        resolve_cell(cell, data_dir)
+    if cell.groups is not None:
+        method.refuse_unweighted(info.n, info.d)
 
 
 @lru_cache(maxsize=4096)

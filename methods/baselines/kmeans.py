@@ -28,6 +28,7 @@ class KMeansPlusPlus(PrivateKMeans):
     marker = ""
     claims = {"sound": NO_CLAIM}
     constraints = {"n_init": Integer(1)}
+    serves_weights = True
 
     n_init: int = 1
 
@@ -35,6 +36,7 @@ class KMeansPlusPlus(PrivateKMeans):
         """Run scikit-learn once per seed; ``n_iter`` is its largest."""
         points = curator.disclose().astype(np.float64)
         points /= SCALE
+        weights = curator.disclose_weights()
         fits = []
         with warnings.catch_warnings():
             # `fit` warns of few centers, for every method; a batch does not.
@@ -44,6 +46,6 @@ class KMeansPlusPlus(PrivateKMeans):
                 # scikit-learn centers points in place: only the last fit may do so.
                 is_last = r == curator.n_replicates
                 model.set_params(n_init=self.n_init, copy_x=not is_last)
-                fits.append(model.fit(points))
+                fits.append(model.fit(points, sample_weight=weights))
         centers = np.stack([fit.cluster_centers_ for fit in fits])
         return snap_centers(centers * SCALE), max(fit.n_iter_ for fit in fits)

@@ -79,15 +79,20 @@ def weighted_kmedian(
     >>> weighted_kmedian(points, np.ones(4), 2, 1, 0).round().tolist()
     [[100.0], [9000.0]]
     """
-    return best_of_starts(points, sample_weight, k, n_init, seed, "euclidean", _medians)
+    return best_of_starts(
+        points, sample_weight, k, n_init, seed, "euclidean", move_to_medians
+    )
 
 
-def _medians(
+def move_to_medians(
     points: np.ndarray,
     sample_weight: np.ndarray,
     centers: np.ndarray,
 ) -> tuple[np.ndarray, float]:
-    """Alternate assignment and Weiszfeld steps; return the centers and their cost."""
+    """Move centers (k, d) to medians; return them and their cost, not above the first.
+
+    Assignments alternate with Weiszfeld steps. Points (m, d) are in grid steps.
+    """
     k = len(centers)
     previous_cost = math.inf
     cost = math.inf

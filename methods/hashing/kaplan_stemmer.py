@@ -11,9 +11,9 @@ part.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from pkm.methods.hashing.local_search import (
 from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.sufficient import smallest_epsilon
+from pkm.methods.trees.leaves import Leaves
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
@@ -83,6 +84,9 @@ WIDTHS_IN_BALL = 2.0  # over those in a cube
 MANY_FEATURES = 16
 
 N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
+# Side of the cube that the records of a candidate are assumed to fill, in widths of the
+# finest buckets: for costs over k, as candidates do not tell it.
+CANDIDATE_SIDE = 0.5
 
 # A radius of Lloyd steps that is released, by counts of points in shells.
 SHELL_SHARE = 0.05  # of mu squared of all steps
@@ -200,6 +204,26 @@ class HashSchedule(Schedule):
         return histogram_noise(
             self.histogram_mu, self.delta, is_filtered=False
         ).threshold
+
+
+class Selected(NamedTuple):
+    """Centers of a run, and what was released on the way to them.
+
+    Attributes
+    ----------
+    centers : ndarray of shape (k, d), int64
+        On the grid.
+    candidates : Leaves or None
+        Those counted above the noise, on a linear scale. Their sides are assumed. None
+        after a local search.
+    mean_square : float
+        Mean squared distance of records to their center before the Lloyd steps, in
+        squared half-widths of the grid; 0 if their radius is not released.
+    """
+
+    centers: np.ndarray
+    candidates: Leaves | None
+    mean_square: float
 
 
 class KaplanStemmer(CoresetMethod):
@@ -501,7 +525,11 @@ class KaplanStemmer(CoresetMethod):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
-        return self.run(curator, self._plan_for(curator))
+        schedule = self._plan_for(curator)
+        if self.release == "candidates":
+            _, candidates, _ = self._find_candidates(curator, schedule)
+            return candidates[None], schedule.rounds
+        return self.run(curator, schedule).centers[None], schedule.rounds
 
     def _plan_for(
         self,
@@ -514,28 +542,48 @@ class KaplanStemmer(CoresetMethod):
         in_ball = radius < math.sqrt(d)
         return self.schedule(curator.n_points, d, only=only, in_ball=in_ball)
 
-    def run(self, curator: Curator, schedule: HashSchedule) -> tuple[np.ndarray, int]:
-        """Find candidates, select k of them, and move these."""
-        buckets = curator.clipped_points(self.resolved_radius(curator))
-        generator = curator.public_rng()
+    def run(
+        self,
+        curator: Curator,
+        schedule: HashSchedule,
+        find_k: Callable[[Leaves], int] | None = None,
+    ) -> Selected:
+        """Find candidates, select k of them, and move these.
 
+        Parameters
+        ----------
+        curator : Curator
+        schedule : HashSchedule
+        find_k : callable, optional
+            From the candidates, with their noisy counts, to k. Default: ``n_clusters``,
+            with packed points if there are fewer candidates.
+
+        Returns
+        -------
+        Selected
+        """
         # Steps 1 to 3 of Private-k-Means: candidates.
-        candidates = self._candidates(schedule, buckets, generator)
-        if self.release == "candidates":
-            return candidates[None], schedule.rounds
+        buckets, candidates, generator = self._find_candidates(curator, schedule)
 
         # If they are too few, complete them to k by packed points.
         k = self.n_clusters
-        if len(candidates) < k:
+        if find_k is None and len(candidates) < k:
             directions = np.eye(buckets.n_features)
             candidates = fill_up(candidates, buckets, k, directions, generator)
 
         # Select k of them: k-means on noisy counts, or local search (Theorem 2.1).
+        visible = None
         if schedule.n_swaps == 0:
             counts = _count_nearest(buckets, candidates, schedule.selection_mu)
-            deviation = 1 / schedule.selection_mu
+            is_visible = (counts >= 1 / schedule.selection_mu) & (counts > 0)
             linear = curator.scale.expand(candidates / SCALE)
-            centers = _cluster_candidates(linear, counts, deviation, k, generator)
+            side = CANDIDATE_SIDE * min(schedule.widths) * buckets.radius
+            sides = np.full(np.count_nonzero(is_visible), side * SCALE)
+            visible = Leaves(linear[is_visible] * SCALE, sides, counts[is_visible])
+            visible = visible.or_domain(float(curator.n_points))
+            if find_k is not None:
+                k = find_k(visible)
+            centers = _cluster_candidates(linear, counts, is_visible, k, generator)
             centers = curator.scale.compress(centers) * SCALE
         else:
             centers = private_local_search(
@@ -549,8 +597,8 @@ class KaplanStemmer(CoresetMethod):
             )
 
         # Move them by noisy Lloyd steps.
-        centers = _refine(buckets.clip(centers), buckets, schedule)
-        return centers[None], schedule.rounds
+        centers, mean_square = _refine(buckets.clip(centers), buckets, schedule)
+        return Selected(centers, visible, mean_square)
 
     def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
         """Candidates and their noisy numbers of points.
@@ -558,9 +606,7 @@ class KaplanStemmer(CoresetMethod):
         See :meth:`CoresetMethod.weighted_candidates`.
         """
         schedule = self._plan_for(curator, "coreset")
-        buckets = curator.clipped_points(self.resolved_radius(curator))
-        generator = curator.public_rng()
-        candidates = self._candidates(schedule, buckets, generator)
+        buckets, candidates, _ = self._find_candidates(curator, schedule)
         counts = _count_nearest(buckets, candidates, schedule.selection_mu)
         return candidates, project_onto_simplex(counts, float(curator.n_points))
 
@@ -568,13 +614,17 @@ class KaplanStemmer(CoresetMethod):
         """Radius of the ball that points are clipped to, in half-widths."""
         return curator.radius if self.radius == "auto" else self.radius
 
-    def _candidates(
+    def _find_candidates(
         self,
+        curator: Curator,
         schedule: HashSchedule,
-        buckets: ClippedPoints,
-        generator: np.random.Generator,
-    ) -> np.ndarray:
-        """Find the distinct candidates (m, d) of all passes, in lexicographic order."""
+    ) -> tuple[ClippedPoints, np.ndarray, np.random.Generator]:
+        """Find the distinct candidates (m, d) of all passes, in lexicographic order.
+
+        Returned with the points, and with the generator that the hashes are drawn from.
+        """
+        buckets = curator.clipped_points(self.resolved_radius(curator))
+        generator = curator.public_rng()
         candidates = np.empty((0, buckets.n_features), np.int64)
         for number in range(schedule.rounds):
             # Step 2b: the points with the largest distance to the candidates so far.
@@ -591,7 +641,7 @@ class KaplanStemmer(CoresetMethod):
             if not len(candidates):
                 candidates = np.zeros((1, buckets.n_features), np.int64)
             candidates = np.unique(candidates, axis=0)
-        return candidates
+        return buckets, candidates, generator
 
     def _bucket_centers(
         self,
@@ -647,27 +697,32 @@ def _count_nearest(
 def _cluster_candidates(
     candidates: np.ndarray,
     counts: np.ndarray,
-    deviation: float,
+    is_visible: np.ndarray,
     k: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
     """Cluster candidates above the noise; take the k heaviest if there are too few."""
     seed = int(generator.integers(2**32))
     points = candidates.astype(np.float64)
-    positive = (counts >= deviation) & (counts > 0)
-    if np.count_nonzero(positive) <= k:
+    if np.count_nonzero(is_visible) <= k:
         heaviest = np.argsort(-counts, kind="stable")[:k]
         return points[np.sort(heaviest)]
-    return weighted_kmeans(points[positive], counts[positive], k, N_INIT, seed)
+    return weighted_kmeans(points[is_visible], counts[is_visible], k, N_INIT, seed)
 
 
 def _refine(
     centers: np.ndarray, points: ClippedPoints, schedule: HashSchedule
-) -> np.ndarray:
-    """Move centers (k, d), int64, by noisy Lloyd steps; average them over the last."""
+) -> tuple[np.ndarray, float]:
+    """Move centers (k, d), int64, by noisy Lloyd steps; average them over the last.
+
+    Returned with the mean squared distance to the starting centers, or 0.
+    """
     radius = schedule.lloyd_radius * points.uncompressed_radius
+    mean_square = 0.0
     if schedule.shells_mu > 0:
-        radius = _release_radius(points, centers, radius, schedule.shells_mu)
+        radius, mean_square = _release_radius(
+            points, centers, radius, schedule.shells_mu
+        )
     refinement = schedule.refinement
     visited = []
     for _ in range(schedule.n_steps):
@@ -675,15 +730,18 @@ def _refine(
             points, centers, radius, schedule.lloyd_mu, refinement.min_count
         )
         visited.append(centers)
-    if refinement.n_averaged == 1 or not visited:
-        return centers
-    return points.clip(np.mean(visited[-refinement.n_averaged :], axis=0))
+    if refinement.n_averaged > 1 and visited:
+        centers = points.clip(np.mean(visited[-refinement.n_averaged :], axis=0))
+    return centers, mean_square
 
 
 def _release_radius(
     points: ClippedPoints, centers: np.ndarray, largest: float, mu: float
-) -> float:
-    """Release the smallest radius that holds nearly all points of all clusters."""
+) -> tuple[float, float]:
+    """Release the smallest radius that holds nearly all points of all clusters.
+
+    Returned with the mean squared distance of the points in it.
+    """
     radii = largest * SHELL_RATIO ** np.arange(SHELLS)
     query = NearestShells(centers, radii)
     counts = points.release(query, counts=Gaussian(SCALE / mu))["counts"] / SCALE
@@ -692,4 +750,10 @@ def _release_radius(
     stddev = np.sqrt(np.arange(1, SHELLS + 1)) / mu
     least = np.maximum(TAIL * stddev, MAX_OUTSIDE * points.n_points)
     too_many = np.flatnonzero(np.cumsum(counts) > least)
-    return float(radii[too_many[0]] if len(too_many) else radii[-1])
+    first = too_many[0] if len(too_many) else -1
+
+    # Points of a shell are taken to be at the root mean square of its two radii.
+    inside = counts[first:]
+    squares = radii[first:] ** 2 * (1 + SHELL_RATIO**2) / 2
+    mean_square = (inside * squares).sum() / max(inside.sum(), 1.0)
+    return float(radii[first]), max(float(mean_square), 0.0)

@@ -6,16 +6,25 @@ budget. These are public, so that the choice costs nothing. See docs/synopsis.md
 """
 
 import math
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
 
 from pkm.methods.base import PrivateKMeans
-from pkm.methods.constraints import AUTO, Real
+from pkm.methods.constraints import AUTO, Integer, Real
 from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer, Refinement
 from pkm.methods.schedule import Schedule
+from pkm.methods.synthetic.released_synopsis import (
+    ReleasedSynopsis,
+    Synopsis,
+    cost_curve,
+    find_knee,
+    spread_clusters,
+)
+from pkm.methods.trees.leaves import Leaves
 from pkm.methods.trees.quadtree import QuadtreeKMeans
-from pkm.privacy import Curator, PrivacyClaim
+from pkm.privacy import SCALE, Curator, PrivacyClaim
 
 # These constants were chosen on generated sets and five real ones: celltype, letters,
 # shuttle, s1 and yeast.
@@ -35,6 +44,7 @@ LARGEST_RADIUS = 0.5
 # Least and largest share of the budget for a zoom.
 ZOOM_SHARE = 0.1
 MAX_ZOOM_SHARE = 0.5
+MAX_CLUSTERS = 20
 
 
 def refinement() -> Refinement:
@@ -47,12 +57,17 @@ def refinement() -> Refinement:
     )
 
 
-class SynopsisKMeans(PrivateKMeans):
+class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
     """k-means on the private synopsis that suits the shape of the data.
 
     Parameters
     ----------
-    n_clusters : int, default=8
+    n_clusters : int or "auto", default=8
+        ``auto`` is the knee of ``cost_curve_``, the costs of 1, 2, ... clusters on the
+        synopsis. The fit sets ``n_clusters_``; the choice costs no privacy.
+    max_clusters : int, default=20
+        For ``auto``: largest number on the curve, which releases are planned for. The
+        knee is below it.
     epsilon : float, default=1.0
         Total, zero-out adjacency.
     delta : float or "auto", default="auto"
@@ -88,17 +103,37 @@ class SynopsisKMeans(PrivateKMeans):
     marker = "X"
     claims = {"sound": PrivacyClaim("approximate")}
     constraints = {
+        "n_clusters": AUTO | Integer(1),
+        "max_clusters": Integer(2),
         "radius": AUTO | Real(0),
     }
+    noise_context_defaults = {"max_clusters": MAX_CLUSTERS}
     batched = False  # its parts are not
     supports_chunks = True
     benefits_from_ball = True
     compresses_tails = True
 
+    n_clusters: int | Literal["auto"] = field(default=8, kw_only=False)
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     radius: float | Literal["auto"] = "auto"
     zoom: float | None = ZOOM_SHARE
+    max_clusters: int = MAX_CLUSTERS
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(None if self.n_clusters == "auto" else n_points)
+        if n_points is None or self.planned_clusters <= n_points or self.hides_n:
+            return
+        raise ValueError(
+            f"max_clusters={self.max_clusters} must be at most the number of points "
+            f"n={n_points}"
+        )
+
+    @property
+    def planned_clusters(self) -> int:
+        """Public number of clusters that releases are planned for."""
+        return self.max_clusters if self.n_clusters == "auto" else self.n_clusters
 
     @property
     def max_zoom(self) -> float:
@@ -115,25 +150,39 @@ class SynopsisKMeans(PrivateKMeans):
             return self._quadtree().schedule(n_points, n_features)
         return self._hashing().schedule(n_points, n_features, refinement=refinement())
 
-    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int, Synopsis]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         n = curator.n_points
         d = curator.n_features
+        # The curve by which k is chosen is kept with what was released.
+        curves = []
+
+        def find_k(leaves: Leaves) -> int:
+            curves.append(cost_curve(leaves, self.max_clusters, n))
+            return find_knee(curves[0])
+
+        finder = find_k if self.n_clusters == "auto" else None
         if d <= QUADTREE_FEATURES:
-            return self._quadtree().cluster(curator)
+            centers, n_iter, leaves = self._quadtree().cluster(curator, finder)
+            return centers, n_iter, Synopsis(leaves, *curves)
 
         # A ball is assumed to be filled by the points, even one given as a parameter.
         hashing = self._hashing()
         in_ball = hashing.resolved_radius(curator) < math.sqrt(d)
         schedule = hashing.schedule(n, d, in_ball=in_ball, refinement=refinement())
-        return hashing.run(curator, schedule)
+        run = hashing.run(curator, schedule, finder)
+        assert run.candidates is not None, "candidates are counted"
+        linear = curator.scale.expand(run.centers / SCALE) * SCALE
+        unit = SCALE / curator.scale.linear_part
+        clusters = spread_clusters(run.candidates, linear, run.mean_square * unit**2)
+        return run.centers[None], schedule.rounds, Synopsis(clusters, *curves)
 
     def _quadtree(self) -> QuadtreeKMeans:
-        return QuadtreeKMeans(self.n_clusters, epsilon=self.epsilon)
+        return QuadtreeKMeans(self.planned_clusters, epsilon=self.epsilon)
 
     def _hashing(self) -> KaplanStemmer:
         return KaplanStemmer(
-            self.n_clusters,
+            self.planned_clusters,
             epsilon=self.epsilon,
             delta=self.delta,
             radius=self.radius,

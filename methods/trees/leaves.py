@@ -28,6 +28,11 @@ class Leaves:
     sides: np.ndarray
     weights: np.ndarray
 
+    @property
+    def spread(self) -> np.ndarray:
+        """Mean squared distances (m,) of uniform records of a leaf to its midpoint."""
+        return self.midpoints.shape[1] * self.sides**2 / 12
+
     def take(self, indices: np.ndarray) -> "Leaves":
         """Return the leaves at given indices."""
         return Leaves(

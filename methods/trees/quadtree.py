@@ -7,7 +7,7 @@ empty, and the finest cells of the others are clustered.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from pkm.methods.constraints import Integer, Real
 from pkm.methods.lloyd.noisy_steps import cluster_radii, shrunken_lloyd_step, step_noise
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.trees.far_leaves import cut_far_part, find_far_leaves
-from pkm.methods.trees.leaves import gather_leaves
+from pkm.methods.trees.leaves import Leaves, gather_leaves
 from pkm.methods.trees.levels import (
     average_with_children,
     find_visible,
@@ -189,10 +189,15 @@ class QuadtreeKMeans(PrivateKMeans):
         intervals = tuple(2**level for level in range(1, n_levels + 1))
         return TreeSchedule(intervals, tuple(epsilons.tolist()), step_epsilon)
 
-    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+    def cluster(
+        self,
+        curator: Curator,
+        find_k: Callable[[Leaves], int] | None = None,
+    ) -> tuple[np.ndarray, int, Leaves]:
         """Release the tree, cluster its leaves, make a step.
 
-        See :meth:`PrivateKMeans.cluster`.
+        See :meth:`PrivateKMeans.cluster`. The leaves are on a linear scale; ``find_k``
+        counts their clusters in place of ``n_clusters``.
         """
         schedule = self.schedule(curator.n_points, curator.n_features)
 
@@ -215,12 +220,12 @@ class QuadtreeKMeans(PrivateKMeans):
         far = find_far_leaves(counts, deviations, scale)
         leaves = leaves.append(far).or_domain(total)
         linear = leaves.expand(scale)
-        centers = linear.cluster(self.n_clusters, self.n_init, curator.public_rng())
+        k = self.n_clusters if find_k is None else find_k(linear)
+        centers = linear.cluster(k, self.n_init, curator.public_rng())
         centers = snap_centers(scale.compress(centers / SCALE) * SCALE)
         if schedule.step_epsilon == 0:
-            return centers[None], 1
+            return centers[None], 1, linear
         d = curator.n_features
         noise = step_noise(d, schedule.step_epsilon)
-        within_cell = d * leaves.sides**2 / 12  # variance of a uniform point
-        radii = cluster_radii(leaves.midpoints, leaves.weights, centers, within_cell)
-        return shrunken_lloyd_step(curator, centers, radii, noise)[None], 2
+        radii = cluster_radii(leaves.midpoints, leaves.weights, centers, leaves.spread)
+        return shrunken_lloyd_step(curator, centers, radii, noise)[None], 2, linear

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 import reports
 from fabricated.comparison import (
+    EPSILONS,
     FACTORS,
+    PERSON_FACTORS,
     PUBLIC_ALONE,
     PUBLIC_FACTORS,
     SEEDS,
@@ -282,6 +284,19 @@ def test_figures_have_numbers_and_gaps(study):
     assert formatted.loc["wide", "EUGkM"] == "–"
     assert "ε = 1;" in ratio_figure.caption
     assert "lsh splits: not run: no stored rows" in results["comparison_times"].missing
+
+
+def test_rows_and_persons_are_divided_by_their_own_reference(table):
+    """They share no panel, and no ranks with the methods of other sweeps."""
+    shown = reports.figure_of("comparison", "comparison_persons").table
+    expected = {
+        (f"a: 1,000 {unit}s", epsilon): factor / epsilon
+        for unit, factor in PERSON_FACTORS.items()
+        for epsilon in EPSILONS
+    }
+    values = shown.set_index(["panel", "x"])["value"].to_dict()
+    assert values == pytest.approx(expected)
+    assert "quadtree" not in set(table["method"])
 
 
 def test_public_data_have_a_panel_of_their_own(study, table):

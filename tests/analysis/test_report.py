@@ -84,12 +84,18 @@ def test_figures_of_a_single_cell(name):
         assert result.caption == "No stored rows."
 
 
-def test_epsilon_label_refuses_two_adjacencies(study):
+@pytest.mark.parametrize(("fact", "other"), [("adjacency", "add_remove"), ("unit", "person")])
+def test_epsilon_label_refuses_two_adjacencies_or_units(study, fact, other):
     cells = study.matrix("real", "nicv").cells
     assert epsilon_label(cells) == "ε (zero-out; δ = 1/(N ln N); δ = 0 for SuLloyd)"
-    adjacency = np.where(cells["method"] == "glloyd_published", "add_remove", cells["adjacency"])
-    with pytest.raises(ValueError, match="adjacency"):
-        epsilon_label(cells.assign(adjacency=adjacency))
+    is_other = cells["method"] == "glloyd_published"
+    with pytest.raises(ValueError, match=fact):
+        epsilon_label(cells.assign(**{fact: np.where(is_other, other, cells[fact])}))
+
+
+def test_epsilon_label_states_that_a_record_is_a_person(study):
+    cells = study.matrix("real", "nicv").cells.assign(unit="person")
+    assert epsilon_label(cells).startswith("ε (zero-out of a person; δ")
 
 
 def test_methods_of_another_adjacency_are_excluded():

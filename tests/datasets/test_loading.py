@@ -284,6 +284,34 @@ def test_hash_of_the_first_file_is_recorded(tmp_path, cache, capsys):
     assert second.fingerprint != first.fingerprint
 
 
+def test_persons_of_a_set_are_asked_for_by_name():
+    name = "visits-100-2-4"
+    visits = datasets.load(name)
+    by_person = datasets.load(name, groups="user")
+    assert visits.groups is None
+    assert len(np.unique(by_person.groups)) == 10
+    np.testing.assert_array_equal(by_person.points, visits.points)
+    assert visits.fingerprint == datasets.fingerprint(name)
+    assert by_person.fingerprint == datasets.fingerprint(name, groups="user")
+    assert by_person.fingerprint != visits.fingerprint
+
+
+def test_persons_of_published_visits(data_dir):
+    visits = datasets.load("gowalla-nyc", groups="user", data_dir=data_dir)
+    assert len(np.unique(visits.groups)) == 7115
+    assert visits.groups[0] == 0
+
+
+@pytest.mark.parametrize("function", [datasets.load, datasets.fingerprint])
+@pytest.mark.parametrize(
+    ("name", "groups", "known"),
+    [("iris", "user", "each of whose points"), ("visits-100-2-4", 0, "points have a 'user'")],
+)
+def test_persons_that_a_set_does_not_have_are_refused(function, name, groups, known):
+    with pytest.raises(ValueError, match=f"groups={groups!r} is not allowed .*{known}"):
+        function(name, groups=groups)
+
+
 @pytest.mark.parametrize("argument", ["columns", "label"])
 def test_columns_and_label_are_for_files_only(argument):
     with pytest.raises(ValueError, match=f"{argument}='x' goes with the data set 'file' only"):

@@ -166,12 +166,28 @@ def test_first_region_of_a_user_counts():
     assert labels is None
 
 
+#: Check-ins of two users; one has no position.
+VISITS = (
+    b"3\t2010-10-12T00:21:28Z\t40.5\t-74.0\t7\n"
+    b"3\t2010-10-11T00:21:28Z\t40.25\t-73.5\t8\n"
+    b"3\t2010-10-10T00:21:28Z\t\t\t9\n"
+    b"0\t2010-10-12T00:21:28Z\t40.75\t-74.25\t7\n"
+)
+
+
 def test_latest_check_in_of_each_user_is_kept():
     points, labels = parsers.checkins(gzip.compress(CHECKINS.encode()))
     # Users 0, 3, 7: the latest, and of two at the same second the first line; user 9 has no
     # location.
     assert points.tolist() == [[39.747652, -104.99251], [-33.5, 151.2], [11.0, 21.0]]
     assert labels is None
+
+
+def test_visits_are_all_check_ins_with_their_users():
+    points, labels, clients, users = parsers.visits(parsers.unpack(gzip.compress(VISITS)))
+    assert points.tolist() == [[40.5, -74.0], [40.25, -73.5], [40.75, -74.25]]
+    assert users.tolist() == [3, 3, 0]
+    assert labels is clients is None
 
 
 def test_range_queries_keep_the_six_complete_columns():

@@ -35,6 +35,7 @@ MODELS = {
     "report": SynopsisKMeans(3, bounds=BOUNDS, report=0.1),
     "failures": Balcan(3, bounds=(-2, 2)),
     "local": KaplanStemmerLocal(2, bounds=(-2, 2), epsilon=4.0),
+    "auto": SynopsisKMeans("auto", bounds=(-2, 2), zoom=None, max_clusters=6),
 }
 
 
@@ -50,8 +51,9 @@ def model():
 def check_equal(model, loaded, X):
     """Public values, releases and what is computed from them are equal to the bit."""
     assert type(loaded) is type(model)
-    for name in ("cluster_centers_", "domain_"):
-        found, expected = getattr(loaded, name), getattr(model, name)
+    for name in ("cluster_centers_", "domain_", "synopsis_", "cost_curve_"):
+        assert hasattr(loaded, name) == hasattr(model, name)
+        found, expected = (getattr(each, name, np.empty(0)) for each in (loaded, model))
         assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes())
     assert (loaded.n_, loaded.n_iter_, loaded.n_features_in_) == (len(X), model.n_iter_, X.shape[1])
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
@@ -69,6 +71,7 @@ def test_a_loaded_model_is_the_saved_one(name, tmp_path):
     model = clone(MODELS[name]).fit(X)
     assert (model.zoom_ is not None) == (name in ("zoom", "report"))
     assert hasattr(model, "profile_") == (name == "report")
+    assert hasattr(model, "cost_curve_") == (name == "auto")
     model.save(tmp_path / "model", purpose="a test")
     loaded = pkm.load(tmp_path / "model")
     check_equal(model, loaded, X)

@@ -23,6 +23,7 @@ from pkm.methods import (
     FedDPKMeans,
     GLloyd,
     KaplanStemmer,
+    KMeansPlusPlus,
     Lloyd,
     LocalMean,
     NoisedPoints,
@@ -103,6 +104,14 @@ def test_one_row_a_person_gives_the_bits_of_the_row_level(method, points):
     assert (by_person.cluster_centers_ == by_row.cluster_centers_).all()
     assert by_person.ledger_.charges == by_row.ledger_.charges
     assert by_person.ledger_.budget.unit == "person"
+
+
+def test_k_means_averages_over_persons():
+    """Without privacy, too: a reference of the same objective."""
+    rows = np.array([[0.0, 0.0], [0.5, 0.0], [1.0, 0.5]])
+    model = KMeansPlusPlus(1, bounds=(-1, 1), random_state=0)
+    center = model.fit(rows, groups=["ann", "ann", "bob"]).cluster_centers_
+    np.testing.assert_allclose(center, [[0.625, 0.25]], atol=2 / SCALE)
 
 
 @pytest.mark.parametrize(("method", "points"), CASES)

@@ -73,8 +73,9 @@ def test_noise_of_two_kinds_is_charged_as_a_mixture():
 
 def test_exact_answers_are_refused_to_private_methods():
     curator = curator_of(np.zeros((3, 2), np.int64))
-    with pytest.raises(DisclosureError, match="claims privacy"):
-        curator.disclose()
+    for disclose in (curator.disclose, curator.disclose_weights):
+        with pytest.raises(DisclosureError, match="claims privacy"):
+            disclose()
     # Nor a part of an answer.
     for partly in (EXACT, NOISE | {"counts": None}, NOISE | {"sums": None}):
         with pytest.raises(DisclosureError, match="claims privacy"):

@@ -15,4 +15,4 @@ class AveragedKaplanStemmer(KaplanStemmer):
     def cluster(self, curator):
         in_ball = self.resolved_radius(curator) < math.sqrt(curator.n_features)
         schedule = self.schedule(curator.n_points, curator.n_features, in_ball=in_ball)
-        return self.run(curator, schedule)
+        return self.run(curator, schedule).centers[None], schedule.rounds

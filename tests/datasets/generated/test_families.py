@@ -94,6 +94,7 @@ def test_families_contain_the_sets_of_the_paper():
         "sklearn": 12,
         "gaussians": 1,
         "cities": 1,
+        "visits": 2,
         "planted": 1,
         "planted-small": 1,
         "half": 1,

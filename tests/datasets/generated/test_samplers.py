@@ -17,6 +17,7 @@ RECORDED = {
     "generated-cities": (0, [33.71606923153166, 9.043220804367792]),
     "planted-100-3-4-0.1": (0, [0.12458623330588459, 0.41376313762803074]),
     "planted-small-100-3-4-0.1-5": (-1, [-0.08223507654541465, -0.7345714246084792]),
+    "visits-100-2-4": (0, [-0.4482198501629868, 0.37360294726634]),
     "half-3-8-0.05": (0, [-0.027854647705462282, 0.014811366643180222]),
 }
 
@@ -51,6 +52,18 @@ def test_generated_cities_are_heavy_tailed_and_reproducible():
     cities = np.searchsorted(np.unique(dataset.labels), dataset.labels)
     within = np.mean((dataset.points - means[cities]) ** 2)
     assert within < 0.01 * dataset.points.var(axis=0).mean()
+
+
+def test_generated_visits_are_of_persons_with_a_heavy_tail():
+    dataset = datasets.load("visits-5000-3-4", groups="user")
+    sizes = np.bincount(dataset.groups)
+    assert len(dataset.points) == sizes.sum() == 5000
+    # A tenth as many persons as visits, each with one at least.
+    assert (len(sizes), sizes.min()) == (500, 1)
+    assert sizes.max() > 20 * np.median(sizes)
+    # Most visits of most persons are to one place.
+    most = [np.bincount(dataset.labels[dataset.groups == person]).max() for person in range(500)]
+    assert np.mean(most / sizes) > 0.7
 
 
 @pytest.mark.parametrize("name", RECORDED)

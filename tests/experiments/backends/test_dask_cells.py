@@ -99,7 +99,8 @@ def test_workers_with_other_code_or_files_refuse_a_cell(tmp_path):
         dask_cells.run_cell(replace(task, code="other"))
 
 
-def test_a_scheduler_that_is_not_there_is_refused_in_one_line(capfd, tmp_path):
+def test_a_scheduler_that_is_not_there_is_refused_in_one_line(capfd, tmp_path, monkeypatch):
+    monkeypatch.setattr(dask_cells, "CONNECT_SECONDS", 1)
     words = ["run", "paper=dpm", "profile=smoke", "backend=dask", f"results={tmp_path / 'results'}"]
     assert main([*words, "scheduler=tcp://127.0.0.1:1"]) == 2
     error = capfd.readouterr().err

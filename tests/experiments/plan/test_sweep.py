@@ -4,6 +4,7 @@ import pytest
 from small_plans import PROFILE, cells, paper
 
 from pkm.experiments.config.errors import ConfigurationError
+from pkm.experiments.fit.execute import execute
 from pkm.experiments.plan.plan import make_plan
 
 
@@ -68,6 +69,19 @@ def test_grid_gives_every_combination_under_one_name():
     assert values == {(0.4, True), (0.4, False), (0.8, True), (0.8, False)}
 
 
+def test_rows_and_persons_of_a_set_are_different_cells():
+    visits = {"name": "visits-100-2-4", "groups": "user"}
+    by_row, by_person = cells(datasets=["visits-100-2-4", visits], methods=["kmeans"])
+    assert by_row.key != by_person.key
+    units = [cell.planned_columns()["unit"] for cell in (by_row, by_person)]
+    assert units == ["row", "person"]
+    rows = [execute(cell) for cell in (by_row, by_person)]
+    # A person is a record, and so is its share of the cost.
+    assert [set(table["n"]) for table in rows] == [{100}, {10}]
+    assert [set(table["unit"]) for table in rows] == [{"row"}, {"person"}]
+    assert rows[0]["nicv"].iloc[0] != rows[1]["nicv"].iloc[0]
+
+
 def test_pattern_gives_every_combination():
     planned = cells(datasets=[{"pattern": "synth-{k}-{d}-0", "k": [2, 4], "d": [2, 8]}])
     assert [cell.dataset for cell in planned] == [
@@ -101,6 +115,11 @@ def test_profile_changes_only_its_keys():
     "sweep, message",
     [
         ({"methods": ["loyd"]}, "method='loyd' is unknown. Did you mean lloyd"),
+        ({"datasets": [{"name": "iris", "groups": "x"}]}, "groups='x' is not allowed for 'iris'"),
+        (
+            {"datasets": [{"name": "visits-100-2-4", "groups": "user"}], "methods": ["lloyd"]},
+            "groups and sample_weight are not supported by Lloyd",
+        ),
         ({"datasets": ["irises"]}, "unknown data set 'irises'; did you mean 'iris'"),
         ({"metrics": ["nicvv"]}, "metric='nicvv' is unknown. Did you mean nicv"),
         ({"preprocessing": "zscore"}, "preprocessing='zscore' is unknown"),

@@ -56,6 +56,14 @@ def test_paired_by_seed(stores, shift, noise, expected):
     assert state(stores) == expected
 
 
+def test_rows_and_persons_are_two_experiments(stores):
+    visits = dataclasses.replace(CELL, dataset="visits-100-2-4")
+    by_person = dataclasses.replace(visits, groups="user")
+    for cell, unit in ((visits, "row"), (by_person, "person")):
+        put(stores[0], NOISE.random(20), cell, unit=unit)
+    assert sorted(read_cells(stores[0])["unit"]) == ["person", "row"]
+
+
 def test_only_shared_seeds_are_compared(stores):
     nicv = NOISE.normal(size=20)
     put(stores[0], nicv)

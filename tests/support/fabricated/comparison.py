@@ -29,6 +29,9 @@ ZOOMED = 1.1
 PUBLIC_FACTORS = {"feddp_same": 1.3, "feddp_shifted": 1.6}
 PUBLIC_ALONE = 1.4
 
+#: Median NICV over that of k-means under the same weights, at epsilon 1.
+PERSON_FACTORS = {"row": 1.1, "person": 1.7}
+
 
 def cell(
     sweep,
@@ -42,8 +45,9 @@ def cell(
     n_centers=None,
     bounds_factor=1.0,
     delta=1e-6,
+    unit="row",
 ):
-    key = json.dumps([method, dataset, epsilon, timing, bounds_factor, delta])
+    key = json.dumps([method, dataset, epsilon, timing, bounds_factor, delta, unit])
     size = SIZES[dataset]
     return make_rows(
         sweep,
@@ -57,6 +61,7 @@ def cell(
         variant="sound",
         timing=timing,
         bounds_factor=bounds_factor,
+        unit=unit,
         fit_seconds=seconds,
         nicv=values,
         n_centers=float(size[2] if n_centers is None else n_centers),
@@ -134,5 +139,17 @@ def public_rows():
     return pd.concat(parts, ignore_index=True)
 
 
+def person_rows():
+    """The same visits by row and by person, whose objective has other values."""
+    parts = []
+    for unit, level in {"row": 0.1, "person": 0.4}.items():
+        parts.append(cell("persons", "kmeans", "a", None, np.full(SEEDS, level), unit=unit))
+        for epsilon in EPSILONS:
+            values = spread(level * PERSON_FACTORS[unit] / epsilon)
+            parts.append(cell("persons", "quadtree", "a", epsilon, values, unit=unit))
+    return pd.concat(parts, ignore_index=True)
+
+
 def rows_of_all_settings():
-    return pd.concat([all_rows(), setting_rows(), public_rows()], ignore_index=True)
+    parts = [all_rows(), setting_rows(), public_rows(), person_rows()]
+    return pd.concat(parts, ignore_index=True)
