@@ -198,6 +198,56 @@ def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
     return rows, _describe(file_format, len(first), has_header)
 
 
+def read_texts(
+    path: Path,
+    columns: Iterable[str],
+    block_rows: int,
+) -> "Iterator[DataFrame]":
+    """Read blocks of rows of texts, below a first line of names.
+
+    Parameters
+    ----------
+    path : Path
+    columns : iterable of str
+        Public names of columns. The separator is the one by which the first line has
+        most of them: no row has a say.
+    block_rows : int
+
+    Yields
+    ------
+    DataFrame
+        A line of another length than the first is a row of nulls.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or not UTF-8.
+    """
+    import pandas as pd
+
+    try:
+        with _open(path) as stream:
+            header = stream.readline()
+            formats = [Format(separator, ".") for separator in SEPARATORS]
+            known = set(columns)
+
+            def split_header(choice: Format) -> list[str]:
+                return next(choice.split([header]), [])
+
+            choice = max(formats, key=lambda each: len(known & {*split_header(each)}))
+            names = split_header(choice)
+            nulls = [None] * len(names)
+            lines = choice.split(stream)
+            while rows := list(itertools.islice(lines, block_rows)):
+                cells = [row if len(row) == len(names) else nulls for row in rows]
+                block = pd.DataFrame(cells, columns=names, dtype=object)
+                yield block.where(block != "", None)
+    except UnicodeDecodeError:
+        raise ValueError("FILE is not text in UTF-8: save it as UTF-8") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error, csv.Error):
+        raise ValueError("FILE is damaged, or a field is too long") from None
+
+
 def _describe(file_format: Format, n_columns: int, has_header: bool) -> str:
     """Say in words how a text was read."""
     (mark,) = (name for name in DECIMALS if DECIMALS[name] == file_format.decimal)

@@ -1,0 +1,45 @@
+"""A user's table in blocks of rows, with cells as they are written, for a schema."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pkm.datasets import delimited
+from pkm.datasets.user_files import TEXT
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+BLOCK_ROWS = 100_000
+
+
+def read_blocks(path: Path, columns: Sequence[str]) -> "Iterator[DataFrame]":
+    """Read some columns of a text file or a Parquet file, block by block.
+
+    Parameters
+    ----------
+    path : Path
+        A text file has the names of its columns in the first line.
+    columns : sequence of str
+        Names of the columns that are needed; others of a text file are read, too.
+
+    Yields
+    ------
+    DataFrame
+        Cells of a text file are texts. A line of another length is a row of nulls: an
+        error would tell that it is there.
+
+    Raises
+    ------
+    ValueError
+        If it is no such file. Messages quote no cells.
+    """
+    if path.name.lower().endswith(TEXT):
+        yield from delimited.read_texts(path, columns, BLOCK_ROWS)
+        return
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(path)
+    known = [name for name in columns if name in file.schema_arrow.names]
+    for batch in file.iter_batches(BLOCK_ROWS, columns=known):
+        yield batch.to_pandas(date_as_object=True)

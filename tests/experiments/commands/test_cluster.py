@@ -1,0 +1,155 @@
+"""`pkm cluster`: from a table to a folder that has released and public values alone."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import pkm
+from pkm.datasets.user_schema import Schema
+from pkm.datasets.user_tables import read_blocks
+from pkm.experiments.commands import cluster
+
+SCHEMA = """\
+age: {kind: integer, low: 16, high: 100}
+spent (EUR): {kind: number, low: 1, high: 10000, log: true, decimal: comma}
+plan: {kind: category, levels: [student, basic, premium]}
+newsletter: {kind: flag, weight: 0.5}
+since: {kind: date, low: 2015-01-01, high: 2026-01-01, format: "%d.%m.%Y"}
+hour: {kind: cyclic, period: 24}
+"""
+N = 4_000
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Customers of three groups, as an office writes them."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(3, size=N)
+    days = pd.Timestamp("2026-01-01") - pd.to_timedelta(
+        rng.normal(np.array([300, 1500, 2500])[group], 150).clip(0), unit="D"
+    )
+    rows = pd.DataFrame(
+        {
+            "id": [f"customer-{i:05d}" for i in rng.permutation(N)],
+            "age": rng.normal(np.array([22, 35, 61])[group], 4).round().astype(int).astype(str),
+            "spent (EUR)": [
+                f"{value:.4f}".replace(".", ",")
+                for value in rng.lognormal(np.array([3, 4, 7])[group], 0.5)
+            ],
+            "plan": np.array(["student", "basic", "premium"])[group],
+            "newsletter": np.where(rng.random(N) < 0.5, "yes", "no"),
+            "since": days.strftime("%d.%m.%Y"),
+            "hour": (rng.normal(np.array([23, 20, 10])[group], 1.5) % 24).astype(int).astype(str),
+        }
+    )
+    return rows.mask(rng.random(rows.shape) < 0.01)
+
+
+@pytest.fixture
+def folder(tmp_path, table, monkeypatch):
+    """A folder with the table and its schema."""
+    monkeypatch.chdir(tmp_path)
+    table.to_csv("customers.csv", sep=";", index=False)
+    Path("customers.yaml").write_text(SCHEMA)
+    return tmp_path
+
+
+COMMAND = ["customers.csv", "schema=customers.yaml", "k=3", "epsilon=1", "output=out"]
+
+
+def test_a_table_becomes_a_folder_of_released_values(folder, table):
+    assert cluster.main(COMMAND) == 0
+    files = {str(path.relative_to("out")) for path in Path("out").rglob("*") if path.is_file()}
+    assert {"index.html", "centers.csv", "schema.yaml", "model/model.json"} <= files
+    # Nothing else is left, not even the rows on the scale.
+    assert {path.name for path in Path().iterdir()} == {"customers.csv", "customers.yaml", "out"}
+
+    # The groups are found, in the table's words.
+    centers = pd.read_csv("out/centers.csv").sort_values("age")
+    assert (centers["age"] - [22, 35, 61]).abs().max() <= 3
+    assert centers[["plan_student", "plan_basic", "plan_premium"]].to_numpy().diagonal().min() > 0.8
+    assert (centers["size"] - N / 3).abs().max() < 0.1 * N
+
+    # No cell that identifies a row is in a file.
+    page = Path("out/index.html").read_text()
+    visible = re.sub(r"base64,[^\"]*", "", page)
+    rest = "".join(
+        Path("out", name).read_text() for name in files if name.endswith(("csv", "json", "md"))
+    )
+    for text in [*table["id"].dropna(), *table["spent (EUR)"].dropna()]:
+        assert text not in visible
+        assert text not in rest
+    assert len(page) < 3_000_000
+
+    # It is what `pkm.load` reads, and within its budget.
+    model = pkm.load("out/model")
+    assert model.ledger_.spent() <= 1
+    assert not model.ledger_.repeatable
+
+
+def test_ids_make_persons_the_records(folder):
+    assert cluster.main([*COMMAND, "groups=id"]) == 0
+    statement = pkm.load("out/model").statement()
+    assert statement.ledger["budget"]["unit"] == "person"
+
+
+def test_a_text_and_a_parquet_file_have_the_same_rows(folder, table):
+    table.to_parquet("customers.parquet")
+    schema = Schema.from_yaml("customers.yaml")
+    for name in ("customers.csv", "customers.parquet"):
+        cluster.write_rows(Path(name), schema, "id", Path(f"{name}.rows"))
+    text, parquet = (
+        pq.read_table(f"{name}.rows") for name in ("customers.csv", "customers.parquet")
+    )
+    pd.testing.assert_frame_equal(text.to_pandas(), parquet.to_pandas())
+    assert text.num_rows == N
+    assert text.column(cluster.IDS).null_count == table["id"].isna().sum()
+
+
+def test_a_line_of_another_length_is_a_null_record(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a;b\n1;2\n3\n4;5;6\n7;8\n")
+    (block,) = read_blocks(path, ["a", "b"])
+    assert block["a"].tolist() == ["1", None, None, "7"]
+
+
+@pytest.mark.parametrize("separator", [";", ",", "\t"])
+def test_the_first_line_alone_says_how_columns_are_separated(tmp_path, separator):
+    path = tmp_path / "table.csv"
+    path.write_text(f"a{separator}b{separator}c\n1,5;2,5;3,5\n")
+    (block,) = read_blocks(path, ["c", "a"])
+    assert list(block) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["customers.csv"], "schema"),
+        (["customers.csv", "schema=customers.yaml", "output=out"], "epsilon"),
+        ([*COMMAND[:-1]], "output"),
+        ([*COMMAND[:-1], "output=customers.csv"], "a folder that does not exist"),
+        ([*COMMAND[:-1], "output=no/such/out"], "in a folder that exists"),
+        ([*COMMAND, "epsilon=0"], "epsilon=0"),
+        ([*COMMAND, "k=0"], "n_clusters=0"),
+        ([*COMMAND, "report=0"], "report"),
+        ([*COMMAND, "groups=nobody"], "nobody"),
+        (["none.csv", *COMMAND[1:]], "none.csv"),
+        ([*COMMAND, "colour=red"], "colour"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(folder, capsys, words, message):
+    assert cluster.main(words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert {path.name for path in Path().iterdir()} == {"customers.csv", "customers.yaml"}
+
+
+def test_a_dry_run_reads_nothing(folder, capsys):
+    Path("customers.csv").unlink()
+    assert cluster.main([*COMMAND[:-1], "n=4000", "dry_run=yes"]) == 0
+    assert "groups of fewer than" in capsys.readouterr().out
