@@ -133,15 +133,18 @@ def write_rows(
     ValueError
         If the table lacks a column.
     """
-    names = [*schema.get_feature_names_out()]
-    columns = [*schema.columns] + ([groups] if groups else [])
+    names = schema.get_feature_names_out()
+    needed = [*schema.columns]
+    if groups:
+        needed.append(groups)
     writer: Any = None
-    for block in read_blocks(source, columns):
-        arrays = [*schema.transform(block).T]
+    for block in read_blocks(source, needed):
+        rows = schema.transform(block)
+        columns = dict(zip(names, rows.T, strict=True))
         if groups:
             require(groups in block, "groups", groups, "the name of a column")
-            arrays.append(pa.array(block[groups], from_pandas=True))
-        table = pa.table(arrays, names + ([IDS] if groups else []))
+            columns[IDS] = pa.array(block[groups], from_pandas=True)
+        table = pa.table(columns)
         writer = writer or pq.ParquetWriter(target, table.schema)
         writer.write_table(table)
     require(writer is not None, "FILE", str(source), "a table with at least one row")

@@ -3,6 +3,7 @@
 All that it shows is released or public.
 """
 
+import itertools
 import math
 import re
 from typing import Any
@@ -14,14 +15,13 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from pkm.analysis.figures.styles import CYCLE
-from pkm.analysis.pages.html import embedded, render
+from pkm.analysis.pages.html import PIXELS_PER_INCH, embedded, render
 from pkm.analysis.render.plot import save, style_path
 from pkm.datasets.user_schema import Schema
 
 STRONG = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 CHART_WIDTH = 7.0  # inches
 PANELS_PER_ROW = 3
-TICKS = 3  # of a panel
 PANEL_HEIGHT = 1.9  # inches
 LARGEST_CIRCLE = 2_000  # square points, of the largest cluster on the map
 
@@ -44,34 +44,34 @@ def build_page(model: Any, schema: Schema, smallest: float) -> str:
         HTML with its pictures inside.
     """
     statement = model.statement()
-    groups = [f"Group {number}" for number in range(1, len(model.cluster_centers_) + 1)]
+    n_groups = len(model.cluster_centers_)
+    groups = [f"Group {number + 1}" for number in range(n_groups)]
     charts = {
         "Sizes": draw_sizes(model, groups),
         "Which groups are alike": draw_map(model, groups),
         "Profiles": draw_profiles(model, schema, groups),
     }
+    images = [embedded(save(chart, "png")) for chart in charts.values()]
+    rows = describe_centers(model, schema).T
     return render(
         "clusters.html.jinja",
         title=statement.curator.get("name", "Groups in the data"),
         groups=groups,
-        rows=list(describe_centers(model, schema).T.items()),
         sizes=describe_sizes(model),
-        charts={title: embedded(save(chart, "png")) for title, chart in charts.items()},
-        width=round(CHART_WIDTH * matplotlib.rcParams["figure.dpi"]),
+        rows=list(rows.items()),
+        charts=list(zip(charts, images, strict=True)),
+        width=round(CHART_WIDTH * PIXELS_PER_INCH),
         smallest=round(smallest),
         statement=to_paragraphs(statement.to_markdown()),
-        n_visible=int(model.profile_.is_visible.sum()),
-        software=statement.software,
     )
 
 
 def describe_sizes(model: Any) -> list[str]:
     """Write the sizes of clusters with their intervals."""
-    intervals = model.cluster_sizes_interval_
-    return [
-        f"{size:,.0f} ({low:,.0f} to {high:,.0f})"
-        for size, (low, high) in zip(model.cluster_sizes_, intervals, strict=True)
-    ]
+    table = pd.DataFrame(model.cluster_sizes_interval_, columns=["low", "high"])
+    table["size"] = model.cluster_sizes_
+    text = "{size:,.0f} ({low:,.0f} to {high:,.0f})"
+    return [text.format_map(row) for row in table.to_dict("records")]
 
 
 def describe_centers(model: Any, schema: Schema) -> pd.DataFrame:
@@ -82,15 +82,15 @@ def describe_centers(model: Any, schema: Schema) -> pd.DataFrame:
     DataFrame of str
         A row for each column of the table, and a column for each cluster.
     """
-    ends = np.moveaxis(model.centers_interval_, 2, 0)
-    low, high = map(schema.inverse_transform, ends)
-    centers = schema.inverse_transform(model.cluster_centers_)
-    texts = centers.map(write_value)
+    low, high = np.moveaxis(model.centers_interval_, 2, 0)
+    centers, low, high = [
+        schema.inverse_transform(places).map(write_value)
+        for places in (model.cluster_centers_, low, high)
+    ]
     # The ends of a circle's two columns are no interval of a direction.
-    for name in centers.columns.intersection(schema.get_feature_names_out()):
-        texts[name] += " (" + low[name].map(write_value) + " to "
-        texts[name] += high[name].map(write_value) + ")"
-    return texts.T
+    names = centers.columns.intersection(schema.get_feature_names_out())
+    centers[names] += " (" + low[names] + " to " + high[names] + ")"
+    return centers.T
 
 
 def write_value(value: Any) -> str:
@@ -105,19 +105,26 @@ def write_value(value: Any) -> str:
         return f"{value:%Y-%m-%d}"
     if not isinstance(value, float | np.floating):
         return str(value)
-    digits = 0 if abs(value) >= 1000 else 3 if abs(value) < 1 else 1
-    return f"{value:,.{digits}f}"
+    if abs(value) < 1:
+        return f"{value:.3f}"
+    return f"{value:,.1f}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def draw_sizes(model: Any, groups: list[str]) -> Figure:
     """Draw sizes and their intervals, one row a group."""
     sizes = model.cluster_sizes_
     errors = np.abs(model.cluster_sizes_interval_.T - sizes)
+    height = 0.8 + 0.3 * len(groups)
     with matplotlib.rc_context(fname=style_path("bench")):
-        figure = Figure((CHART_WIDTH, 0.8 + 0.3 * len(groups)))
+        figure = Figure((CHART_WIDTH, height))
         axes = figure.subplots()
-        colors = [find_color(number) for number in range(len(groups))]
-        axes.barh(groups, sizes, xerr=errors, color=colors, capsize=3)
+        axes.barh(
+            groups,
+            sizes,
+            xerr=errors,
+            color=find_colors(groups),
+            capsize=3,
+        )
         axes.invert_yaxis()
         axes.set_xlabel("records, with 95 % intervals of all together")
     return figure
@@ -125,20 +132,30 @@ def draw_sizes(model: Any, groups: list[str]) -> Figure:
 
 def draw_map(model: Any, groups: list[str]) -> Figure:
     """Draw centers by their two main directions, with circles as large as groups."""
-    lower, upper = model._fitted_bounds
-    centers = 2 * model.cluster_centers_ / (np.asarray(upper) - lower)
-    centers = centers - centers.mean(axis=0)
-    directions = np.linalg.svd(centers, full_matrices=False)[2][:2]
-    places = np.zeros((len(centers), 2))
-    places[:, : len(directions)] = centers @ directions.T
-    shares = model.cluster_sizes_ / max(model.cluster_sizes_.max(), 1.0)
+    centers = model.cluster_centers_ - model.cluster_centers_.mean(axis=0)
+    _, _, directions = np.linalg.svd(centers, full_matrices=False)
+    places = centers @ directions[:2].T
+    if places.shape[1] == 1:
+        places = np.column_stack([places, np.zeros(len(places))])
+
+    sizes = model.cluster_sizes_
+    largest = max(sizes.max(), 1.0)
     with matplotlib.rc_context(fname=style_path("bench")):
         figure = Figure((CHART_WIDTH, 0.6 * CHART_WIDTH))
         axes = figure.subplots()
-        for number, (group, place) in enumerate(zip(groups, places, strict=True)):
-            area = LARGEST_CIRCLE * shares[number]
-            axes.scatter(*place, s=area, color=find_color(number), alpha=0.6)
-            axes.annotate(group, tuple(place), ha="center", va="center")
+        axes.scatter(
+            *places.T,
+            s=LARGEST_CIRCLE * sizes / largest,
+            color=find_colors(groups),
+            alpha=0.6,
+        )
+        for group, place in zip(groups, places.tolist(), strict=True):
+            axes.annotate(
+                group,
+                place,
+                ha="center",
+                va="center",
+            )
         axes.margins(0.2)
         axes.set_aspect("equal", "datalim")
         axes.set_xticks([])
@@ -156,32 +173,49 @@ def draw_profiles(model: Any, schema: Schema, groups: list[str]) -> Figure:
     words = schema.inverse_transform(profile.edges.T).map(write_value)
     places = list(schema.get_feature_names_out())
     names = [name for name in schema.columns if name in places]
-    shares = profile.counts / np.maximum(model.cluster_sizes_, 1.0)[:, None, None]
-    n_rows = max(1, math.ceil(len(names) / PANELS_PER_ROW))
-    ticks = np.linspace(0, len(words) - 1, TICKS).round().astype(int)
+    sizes = np.maximum(model.cluster_sizes_, 1.0)
+    visible = np.flatnonzero(profile.is_visible)
+    colors = find_colors(groups)
+    n_rows = math.ceil(max(len(names), 1) / PANELS_PER_ROW)
+    height = 0.5 + PANEL_HEIGHT * n_rows
     with matplotlib.rc_context(fname=style_path("bench")):
-        size = (CHART_WIDTH, 0.5 + PANEL_HEIGHT * n_rows)
-        figure = Figure(size, layout="constrained")
-        panels = figure.subplots(n_rows, PANELS_PER_ROW, squeeze=False).ravel()
+        figure = Figure((CHART_WIDTH, height), layout="constrained")
+        grid = figure.subplots(
+            n_rows,
+            PANELS_PER_ROW,
+            squeeze=False,
+        )
+        panels = list(grid.flat)
         for axes, name in zip(panels, names, strict=False):
-            for number in np.flatnonzero(profile.is_visible).tolist():
-                counts = shares[number, places.index(name)].clip(0)
-                color = find_color(number)
-                axes.stairs(counts, color=color, label=groups[number])
+            counts = profile.counts[:, places.index(name)]
+            for group in visible.tolist():
+                axes.stairs(
+                    counts[group].clip(0) / sizes[group],
+                    color=colors[group],
+                    label=groups[group],
+                )
             # Bins are equally wide on the schema's scale.
+            last = len(words) - 1
+            ticks = [0, last // 2, last]
             axes.set_xticks(ticks, words[name].iloc[ticks])
             axes.set_title(name)
         for axes in panels[len(names) :]:
             axes.set_axis_off()
         handles, labels = panels[0].get_legend_handles_labels()
         if handles:
-            figure.legend(handles, labels, loc="outside lower center", ncols=4)
+            figure.legend(
+                handles,
+                labels,
+                loc="outside lower center",
+                ncols=4,
+            )
     return figure
 
 
-def find_color(number: int) -> str:
-    """Return the color of a group in all charts."""
-    return CYCLE[number % len(CYCLE)][0]
+def find_colors(groups: list[str]) -> list[str]:
+    """Return the color of each group, in all charts."""
+    cycle = itertools.cycle(CYCLE)
+    return [color for _, (color, _) in zip(groups, cycle, strict=False)]
 
 
 def to_paragraphs(page: str) -> list[tuple[str, Markup]]:
