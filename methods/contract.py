@@ -108,6 +108,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         "zoom": NONE | Real(0, 1, "[)", noun="a share of the budget"),
         "require_zoom": FLAG,
         "adjacency": OneOf(*map(str, ONE_RECORD_ADJACENCIES)),
+        "missing": NONE | OneOf("middle"),
         "epsilon": Real(0),
         "delta": AUTO | Real(0, MAX_DELTA),
     }
@@ -138,6 +139,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     require_zoom: bool = False
     secure: bool = False
     adjacency: str = "zero_out"
+    missing: str | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -33,7 +33,8 @@ from pkm.privacy.base import PointsLike, full_domain
 CuratorFactory = Callable[[Ledger | None, NoiseStreams], Curator]
 
 # Parameters that are not in the context of noise (see `NoiseStreams`). The domain is in
-# it instead of bounds; a zoom and another adjacency are, where there are any.
+# it instead of bounds; a zoom and another adjacency are, where there are any. Without
+# absent entries `missing` has no effect.
 EXCLUDED_FROM_NOISE_CONTEXT = (
     "bounds",
     "clip",
@@ -42,6 +43,7 @@ EXCLUDED_FROM_NOISE_CONTEXT = (
     "zoom",
     "require_zoom",
     "adjacency",
+    "missing",
 )
 
 # With less, the scale of a release may be refused in the middle of a run, which an

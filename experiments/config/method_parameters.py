@@ -15,6 +15,7 @@ RESERVED_PARAMETERS = (
     "clip",
     "random_state",
     "secure",
+    "missing",
 )
 
 
