@@ -48,6 +48,8 @@ class Pair:
         where each row is a record.
     sample_weight : ndarray of shape (n,), float64, or None
         Weights of the rows.
+    holes : ndarray of shape (n, d), bool, or None
+        Absent entries of the points in the units of the domain.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Pair:
     is_shorter: bool = False
     groups: np.ndarray | None = None
     sample_weight: np.ndarray | None = None
+    holes: np.ndarray | None = None
 
     @property
     def weighing(self) -> dict[str, np.ndarray]:
@@ -109,7 +112,7 @@ class Pair:
 
     @property
     def X(self) -> np.ndarray:
-        """The points in the units of the domain, (n, d); a null record is NaN."""
+        """The points in the units of the domain, (n, d); what is absent is NaN."""
         return self._to_units(self.is_reversed)
 
     @property
@@ -125,6 +128,8 @@ class Pair:
     def _to_units(self, is_replaced: bool) -> np.ndarray:
         """Return the points with the record, or with its replacement."""
         steps = self.rows.astype(np.float64)
+        if self.holes is not None:
+            steps[self.holes] = np.nan
         if is_replaced:
             changed = np.nan if self.replacement is None else self.replacement
             steps[self._changed_rows] = changed
@@ -463,6 +468,14 @@ def add_persons(pair: Pair, rng: Rng) -> Pair:
         is_own = groups == groups[pair.index]
         rows = np.where(is_own[:, None], scattered, rows)
     return replace(pair, rows=rows, groups=groups, sample_weight=sample_weight)
+
+
+def add_holes(pair: Pair, rng: Rng) -> Pair:
+    """Take entries out of the rows of a pair, at times of the record alone."""
+    holes = rng.random(pair.rows.shape) < rng.choice([0.2, 0.6])
+    if rng.random() < 0.3:
+        holes[np.arange(len(holes)) != pair.index] = False
+    return replace(pair, holes=holes)
 
 
 def _replace_rows(

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from pkm.audit.pairs import (
     PAIR_GENERATORS,
     Pair,
+    add_holes,
     add_persons,
     draw_blobs,
     draw_pair,
@@ -78,6 +79,7 @@ UNVARIED = (
     "require_zoom",
     "report",
     "adjacency",
+    "missing",
 )
 RESIDUAL_RUNS = 60
 #: Times as many, of a method that draws so little that these have no power.
@@ -376,6 +378,9 @@ def replay_pairs(
         configuration = draw_parameters(configuration, pair.rows.shape, rng)
         if number % 3 == 1 and serves_weights(configuration, pair):
             pair = add_persons(pair, rng)
+        if number % 6 == 5 and adjacency in ONE_RECORD_ADJACENCIES:
+            pair = add_holes(pair, rng)
+            configuration = draw_missing(configuration, rng)
         for repetition in range(N_SEEDS if method.batched else 1):
             try_pair(configuration, pair, number + repetition * n_pairs)
     _add_impossible(replays, findings)
@@ -467,6 +472,14 @@ def draw_parameters(
             continue
         method = changed
     return method
+
+
+def draw_missing(method: Any, rng: np.random.Generator) -> Any:
+    """Copy a method with a treatment of absent entries; without one they are null."""
+    rule = method.constraints.get("missing")
+    if rule is None:
+        return method
+    return configure(method, missing=rule.second.draw(rng))
 
 
 def get_rho(method: Any) -> float | None:

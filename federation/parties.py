@@ -223,6 +223,11 @@ def get_rounds(
             f"adjacency={method.claim.adjacency} needs a curator that counts all "
             "records, and a protocol has none: leave adjacency out"
         )
+    if method.missing:
+        raise ValueError(
+            f"missing={method.missing!r} needs rows with absent entries, and clients "
+            "of a protocol have none: leave missing out"
+        )
     if method.zoom_plan(n_points, n_features) is not None:
         raise ValueError(
             f"zoom={method.zoom:g} needs a curator that holds all points, and a "

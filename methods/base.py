@@ -64,6 +64,10 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         With ``add_remove`` the number of records is secret: the method spends 2 % of
         the budget on it, and goes on with what it has released. Zero-out methods only;
         see :mod:`pkm.methods.record_count`. Others keep the adjacency of their claim.
+    missing : {"middle"}, optional
+        Treatment of absent entries, NaN in rows that have others: with ``middle`` the
+        middle of the domain, which is that of the zoom if there is one. Lloyd's methods
+        have ``k-pod`` instead. Default: such a row is the null record.
     """
 
     def fit(
@@ -94,7 +98,8 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
 
             Rows outside ``bounds`` are clipped to them, or refused with ``clip=False``.
             A row with NaN or an infinite value is the null record of zero-out
-            adjacency: it counts in n and contributes nothing. Under other adjacencies
+            adjacency: it counts in n and contributes nothing. With ``missing`` a row of
+            which only some entries are NaN is none. Under other adjacencies
             NaN is the middle of the bounds, and infinite values are clipped. No number
             of one record makes a private fit raise; methods that claim no privacy
             refuse such rows. Texts, even of digits, and dates are refused.

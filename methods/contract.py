@@ -109,6 +109,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         "require_zoom": FLAG,
         "report": NONE | Real(0, 1, "[)", noun="a share of the budget"),
         "adjacency": OneOf(*map(str, ONE_RECORD_ADJACENCIES)),
+        "missing": NONE | OneOf("middle"),
         "epsilon": Real(0),
         "delta": AUTO | Real(0, MAX_DELTA),
     }
@@ -140,6 +141,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     report: float | None = None
     secure: bool = False
     adjacency: str = "zero_out"
+    missing: str | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -35,6 +35,7 @@ CuratorFactory = Callable[[Ledger | None, NoiseStreams], Curator]
 
 # Parameters that are not in the context of noise (see `NoiseStreams`). The domain is in
 # it instead of bounds; a zoom, a report and another adjacency are, where there are any.
+# Without absent entries `missing` has no effect.
 EXCLUDED_FROM_NOISE_CONTEXT = (
     "bounds",
     "clip",
@@ -44,6 +45,7 @@ EXCLUDED_FROM_NOISE_CONTEXT = (
     "require_zoom",
     "report",
     "adjacency",
+    "missing",
 )
 
 # With less, the scale of a release may be refused in the middle of a run, which an

@@ -61,6 +61,11 @@ def read_points(
                 f"groups and sample_weight are not supported for {file.path}, whose "
                 "null records are left out: give the array or the Parquet file itself"
             )
+        if method.missing:
+            raise ValueError(
+                f"missing={method.missing!r} is not supported for {file.path}, whose "
+                "rows have all entries: give the array or the Parquet file itself"
+            )
         return _read_grid(method, file)
     _refuse_feature(X, groups)
     column = groups if isinstance(groups, str) else None
@@ -78,15 +83,18 @@ def read_points(
             method, as_matrix(_materialize(method, X, rows)), groups, weigh
         )
     bounds = _check_rows(method, rows)
-    kept = method.needs_remainders
+    keep = {
+        "keep_remainders": method.needs_remainders,
+        "keep_holes": method.missing is not None,
+    }
     persons = None
     if is_dask_array(X):
-        points = DaskPoints.quantize(X, *bounds, keep_remainders=kept)
+        points = DaskPoints.quantize(X, *bounds, **keep)
         if is_dask_array(groups):
             points = replace(points, ids=_divide_ids(groups, points.sizes))
             persons = count_chunks(points.ids, points.sizes)
     else:
-        points = Blocks.quantize(rows, *bounds, keep_remainders=kept)
+        points = Blocks.quantize(rows, *bounds, **keep)
         if column is not None:
             persons = count_persons(rows.ids(), f"groups={column!r}")
     in_memory = None if persons else cast("ArrayLike | None", groups)
@@ -226,20 +234,26 @@ def _quantize(
     n, d = X.shape
     bounds = resolve_bounds(method, d)
     weights = weigh(n, groups)
+    keep_holes = method.missing is not None
     if bounds is None:
-        refuse_null(count_null(X))
-        bounds = _widen(X.min(axis=0), X.max(axis=0))
+        refuse_null(int(find_null(X, keep_holes).sum()))
+        bounds = _widen(np.fmin.reduce(X), np.fmax.reduce(X))
     if claim.private and claim.adjacency not in ONE_RECORD_ADJACENCIES:
         X = _replace_null(X, *bounds)
     can_zoom = claim.private and method.clip
-    blocks = Blocks.quantize(array_blocks(X), *bounds)
+    blocks = Blocks.quantize(array_blocks(X), *bounds, keep_holes=keep_holes)
     blocks = replace(blocks, in_memory=True, weights=weights)
     if can_zoom and method.zoom_plan(blocks.n_records, d) is not None:
         # Points of the domain that the zoom finds are kept in memory. Until then every
         # pass quantizes the rows.
         return blocks, bounds
-    keep = method.needs_remainders
-    points, outside = Points.quantize(X, *bounds, keep_remainders=keep, weights=weights)
+    points, outside = Points.quantize(
+        X,
+        *bounds,
+        keep_remainders=method.needs_remainders,
+        keep_holes=keep_holes,
+        weights=weights,
+    )
     if not claim.private:
         refuse_null(points.n_null)
     _refuse_outside(method, outside)
@@ -254,7 +268,8 @@ def _check_rows(method: ClusteringMethod, rows: RowBlocks) -> Bounds:
     is_private = method.claim.private
     bounds = resolve_bounds(method, rows.n_columns)
     if not is_private or not method.clip:
-        n_null, lowest, highest = _find_extremes(rows)
+        keep_holes = method.missing is not None
+        n_null, lowest, highest = _find_extremes(rows, keep_holes)
         if not is_private:
             refuse_null(n_null)
         bounds = bounds or _widen(lowest, highest)
@@ -316,7 +331,15 @@ def _refuse_outside(method: ClusteringMethod, outside: bool) -> None:
 
 def count_null(rows: np.ndarray) -> int:
     """Count the rows that are null records: those with NaN or an infinite value."""
-    return len(rows) - int(np.isfinite(rows).all(axis=1).sum())
+    return int(find_null(rows).sum())
+
+
+def find_null(rows: np.ndarray, keep_holes: bool = False) -> np.ndarray:
+    """Mask (n,) of the null records; with holes a row may lack some entries."""
+    n_finite = np.isfinite(rows).sum(axis=1)
+    if keep_holes:
+        return (np.isinf(rows).sum(axis=1) > 0) | (n_finite == 0)
+    return n_finite < rows.shape[1]
 
 
 def refuse_null(n_null: int, name: str = "X") -> None:
@@ -328,25 +351,30 @@ def refuse_null(n_null: int, name: str = "X") -> None:
         )
 
 
-def _find_extremes(rows: RowBlocks) -> tuple[int, np.ndarray, np.ndarray]:
-    """Count the rows that are not finite; find the extremes (d,) of the others."""
+def _find_extremes(
+    rows: RowBlocks, keep_holes: bool
+) -> tuple[int, np.ndarray, np.ndarray]:
+    """Count the null records; find the extremes (d,) of the other rows."""
     n_null = 0
-    lowest = np.full(rows.n_columns, np.inf)
-    highest = np.full(rows.n_columns, -np.inf)
+    lowest = np.full(rows.n_columns, np.nan)
+    highest = np.full(rows.n_columns, np.nan)
     for block in rows.blocks():
-        finite = np.isfinite(block).all(axis=1)
-        kept = block if finite.all() else block[finite]
+        null = find_null(block, keep_holes)
+        kept = block[~null] if null.any() else block
         n_null += len(block) - len(kept)
         if len(kept):
-            lowest = np.minimum(lowest, kept.min(axis=0))
-            highest = np.maximum(highest, kept.max(axis=0))
+            lowest = np.fmin(lowest, np.fmin.reduce(kept))
+            highest = np.fmax(highest, np.fmax.reduce(kept))
     return n_null, lowest, highest
 
 
 def _widen(lower: np.ndarray, upper: np.ndarray) -> Bounds:
-    """Extremes of every feature as bounds; a constant feature is given some width."""
-    lower = lower.astype(np.float64)
-    upper = upper.astype(np.float64)
+    """Extremes of every feature as bounds; a constant feature is given some width.
+
+    A feature without a value counts as 0.
+    """
+    lower = np.nan_to_num(lower.astype(np.float64))
+    upper = np.nan_to_num(upper.astype(np.float64))
     margin = np.where(lower == upper, np.maximum(np.abs(lower), 1.0), 0.0)
     return lower - margin, upper + margin
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numba import njit
 
-from pkm.compute.kernels.nearest import labels, sums_and_counts
+from pkm.compute.kernels.nearest import labels, labels_by_present, sums_and_counts
 from pkm.compute.storage.blocks import Arrays
 from pkm.compute.storage.points import (
     SCALE,
@@ -138,23 +138,38 @@ def sums_about(
     centers: np.ndarray,
     origins: np.ndarray,
     max_squared_distance: float | np.ndarray | None = None,
+    *,
+    fill: bool = False,
 ) -> Arrays:
     """Sums about origins (R, k, d) of the points nearest to each center, and counts.
 
     As of :func:`sums_and_counts`; the sum of a row with a weight is rounded toward
-    zero, so that the rows of a person add no more than one record.
+    zero, so that the rows of a person add no more than one record. With `fill` a hole
+    has the coordinate, clipped to the domain, of the center that is nearest by the
+    other entries. About that center it adds 0.
     """
-    weights = points.weights
-    if weights is None:
+    holes = points.holes if fill else None
+    if points.weights is None and holes is None:
         sums, counts = sums_and_counts(points, centers, max_squared_distance)
         # The sum of x - c over a cell is the sum of x less the count times c.
         sums -= counts[:, :, None] * origins
         return sums, counts
     sums = np.empty(origins.shape, np.int64)
     counts = np.empty(origins.shape[:2], np.int64)
-    nearest = labels(points, centers, max_squared_distance)
+    find = labels if holes is None else labels_by_present
+    nearest = find(points, centers, max_squared_distance)
+    rows = points.rows
+    weights = read_weights(points)
     for r, row in enumerate(nearest):
-        sums[r] = clipped_sums(points.rows, weights, row, origins[r], np.inf, False)
+        if holes is not None:
+            # The origin is clipped, too: it may be a center outside of the domain.
+            inner_centers, inner_origins = (
+                np.clip(positions[r], -SCALE, SCALE) for positions in (centers, origins)
+            )
+            values = origins[r] + (inner_centers - inner_origins)
+            rows = np.where(holes, values[row], points.rows)
+        sums[r] = clipped_sums(rows, weights, row, origins[r], np.inf, False)
         inside = row >= 0
-        counts[r] = count_labels(row[inside], weights[inside], centers.shape[1])
+        inside_weights = weights[inside[: len(weights)]]
+        counts[r] = count_labels(row[inside], inside_weights, centers.shape[1])
     return sums, counts

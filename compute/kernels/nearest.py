@@ -166,6 +166,58 @@ def labels(
     return result
 
 
+def labels_by_present(
+    points: Points,
+    centers: np.ndarray,
+    max_squared_distance: float | np.ndarray | None = None,
+) -> np.ndarray:
+    """As :func:`labels` of points with holes, by distances in the present entries."""
+    holes = points.holes
+    assert holes is not None, "points have holes"
+    centers = _check_centers(points, centers)
+    limits = np.empty(centers.shape[:2])
+    limits[:] = _broadcast_limits(max_squared_distance, centers)
+    result = np.empty((len(centers), points.shape[0]), np.int32)
+
+    def label_range(first: int, last: int) -> None:
+        rows = slice(first, last)
+        _label_by_present(
+            points.rows[rows],
+            holes[rows],
+            centers,
+            limits,
+            result[:, rows],
+        )
+
+    map_ranges(points.shape[0], centers.size, label_range)
+    return result
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def _label_by_present(
+    rows: np.ndarray,  # IN (n, d), float32
+    holes: np.ndarray,  # IN (n, d), bool
+    centers: np.ndarray,  # IN (R, k, d)
+    limits: np.ndarray,  # IN (R, k)
+    labels: np.ndarray,  # OUT (R, n), int32
+) -> None:
+    # Squared distances are sums of exact integers, in any order; ties go to the lower
+    # index.
+    for r in range(len(centers)):
+        for i in range(len(rows)):
+            nearest = 0
+            least = np.inf
+            for j in range(centers.shape[1]):
+                sq_dist = 0.0
+                for h in range(centers.shape[2]):
+                    diff = np.float64(rows[i, h]) - centers[r, j, h]
+                    sq_dist += 0.0 if holes[i, h] else diff * diff
+                if sq_dist < least:
+                    least = sq_dist
+                    nearest = j
+            labels[r, i] = nearest if least <= limits[r, nearest] else -1
+
+
 def _check_centers(points: Points, centers: np.ndarray) -> np.ndarray:
     """Return centers (R, k, d) as contiguous float64; refuse bad shapes and sizes."""
     centers = np.ascontiguousarray(centers, dtype=np.float64)

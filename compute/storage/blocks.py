@@ -247,6 +247,7 @@ class Blocks(StreamedPoints):
         upper: np.ndarray,
         *,
         keep_remainders: bool = True,
+        keep_holes: bool = False,
         progress: bool = False,
     ) -> "Blocks":
         """Blocks of rows in a box; see :meth:`Points.quantize`.
@@ -261,7 +262,11 @@ class Blocks(StreamedPoints):
         (array([98304]),)
         """
         to_points = partial(
-            quantize_block, lower=lower, upper=upper, keep_remainders=keep_remainders
+            quantize_block,
+            lower=lower,
+            upper=upper,
+            keep_remainders=keep_remainders,
+            keep_holes=keep_holes,
         )
         return cls(rows, to_points, progress=progress)
 
@@ -373,6 +378,7 @@ class Blocks(StreamedPoints):
         rows = np.empty((self.n_rows, self.n_features), np.float32)
         squared_norms = np.empty(self.n_rows)
         weights = np.empty(self.n_rows, np.int32) if self.has_weights else None
+        holes = None
         n_filled = 0
         for block, start in self._read():
             points = self._to_points(block, start)
@@ -381,6 +387,9 @@ class Blocks(StreamedPoints):
             squared_norms[block_rows] = points.squared_norms
             if weights is not None:
                 weights[block_rows] = read_weights(points)
+            if points.holes is not None:
+                holes = np.zeros(rows.shape, bool) if holes is None else holes
+                holes[block_rows] = points.holes
             n_filled = block_rows.stop
         points = Points(
             rows[:n_filled],
@@ -388,6 +397,7 @@ class Blocks(StreamedPoints):
             n_null=self.n_rows - n_filled,
             weights=None if weights is None else weights[:n_filled],
             n_persons=self.n_persons,
+            holes=None if holes is None else holes[:n_filled],
         )
         return Shards([points])
 
@@ -406,6 +416,7 @@ def quantize_block(
     lower: np.ndarray,
     upper: np.ndarray,
     keep_remainders: bool = True,
+    keep_holes: bool = False,
 ) -> Points:
     """Quantize a block of rows in a box."""
     if not isinstance(block, WeightedBlock):
@@ -420,6 +431,7 @@ def quantize_block(
         lower,
         upper,
         keep_remainders=keep_remainders,
+        keep_holes=keep_holes,
         weights=block.weights,
     )
     return points

@@ -78,13 +78,18 @@ class DaskPoints(StreamedPoints):
         upper: np.ndarray,
         *,
         keep_remainders: bool = True,
+        keep_holes: bool = False,
     ) -> "DaskPoints":
         """Chunks of rows in a box; see :meth:`Points.quantize`."""
         n, d = array.shape
         wide = array.rechunk({1: -1})
         chunks = wide.to_delayed().ravel().tolist()
         to_points = partial(
-            quantize_block, lower=lower, upper=upper, keep_remainders=keep_remainders
+            quantize_block,
+            lower=lower,
+            upper=upper,
+            keep_remainders=keep_remainders,
+            keep_holes=keep_holes,
         )
         return cls(chunks, n, d, to_points, wide.chunks[0])
 

@@ -146,6 +146,9 @@ class Points:
         Weight of each row, in units of 2**-16 records; None where a row is one record.
     n_persons : int
         Number of persons whose rows these are; 0 where each row is a record.
+    holes : ndarray of shape (n, d), bool, or None
+        Absent entries, whose coordinates are 0, the middle of the domain. None where
+        rows have all entries.
     """
 
     rows: np.ndarray
@@ -154,6 +157,7 @@ class Points:
     n_null: int = 0
     weights: np.ndarray | None = None
     n_persons: int = 0
+    holes: np.ndarray | None = None
 
     @classmethod
     def from_grid(
@@ -180,6 +184,7 @@ class Points:
         upper: np.ndarray,
         *,
         keep_remainders: bool = True,
+        keep_holes: bool = False,
         weights: RowWeights | None = None,
     ) -> tuple["Points", bool]:
         """Map the box between ``lower`` and ``upper`` to the grid, in one pass.
@@ -193,13 +198,15 @@ class Points:
         keep_remainders : bool, default=True
             Whether remainders are kept: 2 bytes a coordinate that most queries do not
             read.
+        keep_holes : bool, default=False
+            Whether a row of which only some entries are NaN is a point with holes.
         weights : RowWeights, optional
             Default: each row is one record.
 
         Returns
         -------
         points : Points
-            Clipped to the box and rounded to the nearest grid point. Rows with a
+            Clipped to the box and rounded to the nearest grid point. Other rows with a
             coordinate that is NaN or infinite become null records.
         outside : bool
             Whether a point was clipped.
@@ -210,6 +217,9 @@ class Points:
         remainders = np.empty((n, d), np.int16) if keep_remainders else None
         arrays = (rows, squared_norms, remainders)
         center, half_width = middle_and_half_width(lower, upper)
+        holes = None
+        if keep_holes:
+            points, holes = _fill_holes(points, center)
 
         def quantize_range(first: int, last: int) -> tuple[int, int, bool]:
             return first, *_quantize_rows(
@@ -237,15 +247,16 @@ class Points:
             n_filled += n_present
             outside |= is_outside
         units, n_persons = weights or (None, 0)
-        if n_filled == n:
-            return cls(*arrays, weights=units, n_persons=n_persons), outside
-        rows = rows[:n_filled]
-        squared_norms = squared_norms[:n_filled]
-        remainders = None if remainders is None else remainders[:n_filled]
-        if units is not None:
-            units = units[np.isfinite(points).all(axis=1)]
+        if n_filled < n:
+            rows = rows[:n_filled]
+            squared_norms = squared_norms[:n_filled]
+            remainders = None if remainders is None else remainders[:n_filled]
+            if units is not None or holes is not None:
+                present = np.isfinite(points).all(axis=1)
+                units = None if units is None else units[present]
+                holes = None if holes is None else holes[present]
         arrays = (rows, squared_norms, remainders)
-        return cls(*arrays, n - n_filled, units, n_persons), outside
+        return cls(*arrays, n - n_filled, units, n_persons, holes), outside
 
     def rescale(
         self,
@@ -280,10 +291,11 @@ class Points:
         """
         d = len(center)
         n_together = max(1, TILE // d)
+        filled = self.fill(center)
         rows = np.empty_like(self.rows)
         _requantize(
-            self.rows.reshape(-1),
-            read_remainders(self).reshape(-1),
+            filled.rows.reshape(-1),
+            read_remainders(filled).reshape(-1),
             d,
             np.tile(center, n_together),
             half_width,
@@ -292,8 +304,41 @@ class Points:
             scale.by_norm,
             rows.reshape(-1),
         )
+        if self.holes is not None:
+            rows[self.holes] = 0
         squared_norms = square_norms(rows)
         return replace(self, rows=rows, squared_norms=squared_norms, remainders=None)
+
+    def fill(self, center: np.ndarray) -> "Points":
+        """Fill holes with coordinates of a center (d,), in half-widths.
+
+        They are clipped to the domain.
+
+        Examples
+        --------
+        >>> rows = np.array([[0.5, np.nan], [np.nan, np.nan]])
+        >>> box = -np.ones(2), np.ones(2)
+        >>> points, _ = Points.quantize(rows, *box, keep_holes=True)
+        >>> filled = points.fill(np.array([0.0, -0.25]))
+        >>> (filled.rows / SCALE).tolist(), filled.n_null
+        ([[0.5, -0.25]], 1)
+        """
+        if self.holes is None:
+            return self
+        steps = np.clip(center, -1.0, 1.0) * SCALE
+        whole = np.rint(steps)
+        rows = np.where(self.holes, whole, self.rows).astype(np.float32)
+        remainders = self.remainders
+        if remainders is not None:
+            rest = np.minimum(np.rint((steps - whole) * SCALE), MAX_REMAINDER)
+            remainders = np.where(self.holes, rest.astype(np.int16), remainders)
+        return replace(
+            self,
+            rows=rows,
+            squared_norms=square_norms(rows),
+            remainders=remainders,
+            holes=None,
+        )
 
     @cached_property
     def cache(self) -> dict[str, object]:
@@ -331,11 +376,11 @@ class Points:
 
     @cached_property
     def digest(self) -> bytes:
-        """Hash of the shape, the coordinates and the remainders."""
+        """Hash of the shape, the coordinates, the weights and the holes."""
         shape = (*self.shape, self.n_null, self.n_persons)
         content = repr(shape).encode() + self.rows.tobytes()
         hashed = hashlib.blake2b(content, digest_size=32)
-        for array in (self.remainders, self.weights):
+        for array in (self.remainders, self.weights, self.holes):
             if array is not None:
                 hashed.update(array.tobytes())
         return hashed.digest()
@@ -508,6 +553,26 @@ def _shorten(length: float, softness: float) -> float:
         return 1.0
     beyond = softness * np.log1p((length - 1.0) / softness) if softness > 0.0 else 0.0
     return (1.0 + beyond) / length
+
+
+def _fill_holes(
+    points: np.ndarray,
+    middle: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Fill absent entries with the middle (d,) of the domain; return their mask, too.
+
+    Those of rows with some value and no infinite one: others stay null. The mask is
+    None where there are none.
+    """
+    absent = np.isnan(points)
+    n_absent = absent.sum(axis=1)
+    has_holes = (n_absent > 0) & (n_absent < points.shape[1])
+    # A row with an infinite value is null, whatever else it has.
+    has_holes &= np.isinf(points).sum(axis=1) == 0
+    if not has_holes.any():
+        return points, None
+    absent &= has_holes[:, None]
+    return np.where(absent, middle, points), absent
 
 
 def _quantize_rows(

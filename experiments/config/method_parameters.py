@@ -16,6 +16,7 @@ RESERVED_PARAMETERS = (
     "clip",
     "random_state",
     "secure",
+    "missing",
 )
 
 

@@ -35,7 +35,8 @@ class DPLloyd(SuLloyd):
         is :class:`pkm.methods.SuLloyd`, with the right split.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         For ``sound`` only: the published sums cannot leave the domain.
-    initialization, radius_search, n_iterations, bounds, clip, random_state, secure
+    initialization, radius_search, n_iterations, missing, bounds, clip, random_state,
+    secure
         As for :class:`pkm.methods.SuLloyd`.
 
     Notes
@@ -100,7 +101,7 @@ class DPLloyd(SuLloyd):
         for _ in range(n_rounds):
             # Release noisy counts, then sums in the range that those counts allow.
             answer = curator.release(
-                CountsAndBoundedSums(centers, origin),
+                CountsAndBoundedSums(centers, origin, fill=self.missing is not None),
                 counts=Laplace(SCALE / count_epsilon),
                 sums=BoundedLaplace(sum_epsilon, 2.0 * SCALE),
             )

@@ -20,7 +20,7 @@ import numpy as np
 from pkm.compute import exact_limit
 from pkm.compute.kernels.center_moves import FOLD, KEEP, TRUNCATE, move_centers
 from pkm.methods.base import PrivateKMeans
-from pkm.methods.constraints import AUTO, FLAG, Integer, OneOf, Real
+from pkm.methods.constraints import AUTO, FLAG, NONE, Integer, OneOf, Real
 from pkm.methods.initialization import starting_centers
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.zoom import ZoomPlan
@@ -110,6 +110,11 @@ class Lloyd(PrivateKMeans):
         Search for the largest radius of the spheres. ``auto`` is ``halving`` for
         ``published`` and ``bisection`` for ``sound``.
     n_iterations : int or "auto", default="auto"
+    missing : {"k-pod"}, optional
+        Treatment of absent entries, NaN in rows that have others: the coordinate of the
+        center that is nearest by the other entries, so that they do not move it (Chi,
+        Chi and Baraniuk 2016). Default: such a row is the null record, which costs less
+        in fewer than eight columns.
     bounds, clip, random_state
         As for :class:`pkm.methods.PrivateKMeans`.
 
@@ -129,6 +134,7 @@ class Lloyd(PrivateKMeans):
         "initialization": OneOf("packing", "uniform"),
         "radius_search": OneOf("auto", "halving", "bisection"),
         "n_iterations": AUTO | Integer(1),
+        "missing": NONE | OneOf("k-pod"),
     }
     supports_chunks = True
     relative = False  # whether sums are taken about the centers
@@ -167,7 +173,12 @@ class Lloyd(PrivateKMeans):
         for current in rounds:
             # Lines 5-16: assign points to their nearest centers within the radius, and
             # release the noisy sums and counts of each.
-            query = SumsAndCounts(centers, current.radius, self.relative)
+            query = SumsAndCounts(
+                centers,
+                current.radius,
+                self.relative,
+                fill=self.missing is not None,
+            )
             answer = curator.release(
                 query, sums=current.sum_noise, counts=current.count_noise
             )
@@ -264,7 +275,7 @@ class SuLloyd(_PrivateLloyd):
         Treatment of coordinates outside the domain: ``truncate`` clips them to it,
         ``fold`` reflects them at its border (Sec. 5.3.5). ``auto`` is ``none`` for
         ``published`` and ``fold`` for ``sound``.
-    initialization, radius_search, n_iterations, bounds, clip, random_state
+    initialization, radius_search, n_iterations, missing, bounds, clip, random_state
         As for :class:`Lloyd`.
     secure
         As for :class:`pkm.methods.PrivateKMeans`.
@@ -367,8 +378,8 @@ class GLloyd(_GaussianLloyd):
         Total over all rounds, zero-out adjacency.
     delta : float or "auto", default="auto"
         ``auto`` is 1 / (n ln n) for ``published`` and 1e-6 for ``sound``.
-    variant, postprocessing, initialization, radius_search, n_iterations, bounds, clip,
-    random_state, secure
+    variant, postprocessing, initialization, radius_search, n_iterations, missing,
+    bounds, clip, random_state, secure
         As for :class:`SuLloyd`.
     """
 
@@ -423,7 +434,8 @@ class FastLloyd(_GaussianLloyd):
         Clip the move of a center to the radius.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         ``auto`` is ``fold``.
-    initialization, radius_search, n_iterations, bounds, clip, random_state, secure
+    initialization, radius_search, n_iterations, missing, bounds, clip, random_state,
+    secure
         As for :class:`SuLloyd`.
 
     Examples

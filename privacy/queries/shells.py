@@ -13,10 +13,12 @@ not record them: its charges are known before the first draw.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from pkm.compute import Points
 from pkm.compute.kernels.shells import clipped_sum, shell_counts, side_counts
 from pkm.compute.storage.blocks import total_array
 from pkm.privacy.checks import check_floats, check_positive
@@ -45,8 +47,21 @@ class _AboutCenter(Query):
         check_floats("center", self.center, shape, "; release it first")
 
     def _total(self, source: Any, kernel: Callable[..., np.ndarray]) -> np.ndarray:
-        """Sum of a kernel over all shards; its arguments are the query's fields."""
-        return total_array(source._shards, kernel, **vars(self))
+        """Sum of a kernel over all shards; its arguments are the query's fields.
+
+        Absent entries have the coordinates of the center.
+        """
+        about_center = partial(_about_center, kernel=kernel)
+        return total_array(source._shards, about_center, **vars(self))
+
+
+def _about_center(
+    points: Points,
+    center: np.ndarray,
+    kernel: Callable[..., np.ndarray],
+    **arguments: Any,
+) -> np.ndarray:
+    return kernel(points.fill(center), center, **arguments)
 
 
 @dataclass(frozen=True, eq=False)

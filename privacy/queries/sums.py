@@ -131,6 +131,10 @@ class SumsAndCounts(Query):
     relative : bool, default=False
         Sum ``x - center`` instead of ``x``; needs a radius, which then bounds what one
         record adds.
+    fill : bool, default=False
+        Whether a record with absent entries has its center's coordinates there. The
+        center is the nearest by the other entries. By default they are the middle of
+        the domain.
 
     Notes
     -----
@@ -148,6 +152,7 @@ class SumsAndCounts(Query):
     centers: np.ndarray
     radius: float | np.ndarray | None = None
     relative: bool = False
+    fill: bool = False
 
     def check(self, source: Any) -> None:
         """Refuse centers off the grid, and relative sums without a radius."""
@@ -182,7 +187,9 @@ class SumsAndCounts(Query):
         """Exact sums and counts over all shards."""
         limit = None if self.radius is None else (self.radius * SCALE) ** 2
         origins = self.centers if self.relative else np.zeros_like(self.centers)
-        return nearest_sums_and_counts(source, self.centers, origins, limit)
+        return nearest_sums_and_counts(
+            source, self.centers, origins, limit, fill=self.fill
+        )
 
     def details(self) -> Details:
         """The radius; an array is left out, because replicates differ in it."""
@@ -198,6 +205,8 @@ class CountsAndBoundedSums(Query):
     centers : ndarray of shape (R, k, d), int64
     origin : ndarray of shape (d,), int64
         Subtracted from each point, in grid steps.
+    fill : bool, default=False
+        As of :class:`SumsAndCounts`.
 
     Notes
     -----
@@ -211,6 +220,7 @@ class CountsAndBoundedSums(Query):
 
     centers: np.ndarray
     origin: np.ndarray
+    fill: bool = False
 
     def check(self, source: Any) -> None:
         """Refuse centers and an origin off the grid."""
@@ -228,7 +238,7 @@ class CountsAndBoundedSums(Query):
     def exact(self, source: Any) -> Answer:
         """Exact counts, and sums about the origin."""
         origins = np.broadcast_to(self.origin, self.centers.shape)
-        return nearest_sums_and_counts(source, self.centers, origins)
+        return nearest_sums_and_counts(source, self.centers, origins, fill=self.fill)
 
     def mechanism_input(
         self, part: str, exact: Any, released: Mapping[str, np.ndarray]
@@ -375,11 +385,17 @@ def nearest_sums_and_counts(
     centers: np.ndarray,
     origins: np.ndarray,
     limit: float | np.ndarray | None = None,
+    *,
+    fill: bool = False,
 ) -> Answer:
     """Exact sums about origins (R, k, d), in grid steps, and counts (R, k)."""
     # Ties go to the lower index, for neighbors alike: a record lies in one cell.
     add_up = partial(
-        sums_about, centers=centers, origins=origins, max_squared_distance=limit
+        sums_about,
+        centers=centers,
+        origins=origins,
+        max_squared_distance=limit,
+        fill=fill,
     )
     sums, counts = source._shards.map_reduce(add_up)
     counts *= source.count_unit

@@ -253,11 +253,11 @@ def test_arguments_of_fit_are_not_swallowed():
 #: Checks of scikit-learn that methods fail on purpose, with the reason.
 NO_LABELS = {"check_clustering": "labels_ of private rows are not covered by a claim"}
 NULL_RECORDS = {"check_estimators_nan_inf": "a row with NaN is the null record"}
-EQUIVALENCE = {"check_sample_weight_equivalence_on_dense_data": "n is that of the rows"}
 PRIVATE_WEIGHTS = {
     "check_all_zero_sample_weights_error": "no weight of a record makes a private fit fail",
-    **EQUIVALENCE,
+    "check_sample_weight_equivalence_on_dense_data": "n, and so the noise, is that of the rows",
 }
+EXACT_WEIGHTS = {"check_sample_weight_equivalence_on_dense_data": "seeding draws other rows"}
 NO_WEIGHTS = dict.fromkeys(
     [
         *PRIVATE_WEIGHTS,
@@ -277,12 +277,11 @@ def test_only_declared_checks_of_scikit_learn_fail(method):
     """All of those do, so that the reasons stay true."""
     model = method(bounds=(-10, 10))
     reasons = NO_LABELS
-    weights = NO_WEIGHTS if model.find_unweighted(100, 2) else PRIVATE_WEIGHTS
+    served = EXACT_WEIGHTS
     if model.claim.private:
         reasons = NO_LABELS | NULL_RECORDS
-    elif weights is PRIVATE_WEIGHTS:
-        weights = EQUIVALENCE
-    reasons = reasons | weights
+        served = PRIVATE_WEIGHTS
+    reasons = reasons | (NO_WEIGHTS if model.find_unweighted(100, 2) else served)
     if method in (KaplanStemmerLocal, LocalLloyd):
         reasons = reasons | COHORTS
         # The users of the other checks are too few at epsilon 1.
@@ -486,8 +485,9 @@ def test_noise_depends_on_method_and_shape():
     assert len(np.unique(np.concatenate(draws))) == 12
 
 
-#: What two fits may differ in and have the same noise: the domain and a zoom are in its key apart.
-NOT_OF_NOISE = ("bounds", "clip", "random_state", "secure", "zoom", "require_zoom")
+#: What two fits may differ in and have the same noise: the domain and a zoom are in its key apart,
+#: and rows with all their entries are the same with any ``missing``.
+NOT_OF_NOISE = ("bounds", "clip", "random_state", "secure", "zoom", "require_zoom", "missing")
 
 
 def test_no_two_methods_or_variants_share_noise():
