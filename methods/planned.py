@@ -138,6 +138,7 @@ class PlannedMethod:
         if zoom is None and report is None:
             return schedule
         # A ledger accepts them in this order alone.
+        # The order in which they are drawn: a charge out of order is refused.
         before = () if zoom is None else zoom.releases
         after = () if report is None else report.releases
         return Schedule(*before, *schedule.releases, *after)

@@ -101,6 +101,12 @@ def check_positive(
         raise ValueError(f"{name}={value} must be positive and finite{unit}")
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is not True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}={value!r} must be True or False")
+
+
 def check_grid_integers(
     name: str,
     array: np.ndarray,

@@ -80,8 +80,9 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     # Rows on the public scale are in a file that its owner alone can read.
     with tempfile.TemporaryDirectory(prefix=".", dir=output.parent) as scratch:
         rows = Path(scratch, "rows.parquet")
-        write_rows(Path(words[0]), schema, options.get("groups"), rows)
-        model.fit(rows, groups=IDS if "groups" in options else None)
+        groups = options.get("groups")
+        write_rows(Path(words[0]), schema, groups, rows)
+        model.fit(rows, groups=IDS if groups else None)
         # A fit in passes does not keep the names of columns.
         model.feature_names_in_ = schema.get_feature_names_out()
         folder = Path(scratch, output.name)
@@ -103,8 +104,13 @@ def describe_expectations(
         f"half of such clusterings miss groups of fewer than {smallest:,.0f} records",
     ]
     if model.n_clusters != "auto":
-        shape = (n_records, n_features, model.n_clusters)
-        excess = expected_excess(*shape, epsilon_of_centers(model), delta=budget.delta)
+        excess = expected_excess(
+            n_records,
+            n_features,
+            model.n_clusters,
+            epsilon_of_centers(model),
+            delta=budget.delta,
+        )
         lines.append(f"costs {excess:.0%} more than k-means, on average")
     return "\n".join(lines)
 
@@ -160,12 +166,20 @@ def write_release(
     """Write the folder to publish."""
     model.save(folder / "model")
     centers = schema.inverse_transform(model.cluster_centers_)
-    centers.insert(0, "size", model.cluster_sizes_.round().astype(int))
+    sizes = model.cluster_sizes_.round()
+    centers.insert(0, "size", sizes.astype(int))
     centers.to_csv(folder / "centers.csv", index_label="group")
     shutil.copyfile(schema_file, folder / "schema.yaml")
-    smallest = find_smallest(model, len(schema.get_feature_names_out()))
+    n_features = len(schema.get_feature_names_out())
+    smallest = find_smallest(model, n_features)
     page = build_page(model, schema, smallest)
     (folder / "index.html").write_text(page, encoding="utf-8")
 
 
-main = make_main("cluster", __doc__, "FILE", OPTIONS, run)
+main = make_main(
+    "cluster",
+    __doc__,
+    "FILE",
+    OPTIONS,
+    run,
+)

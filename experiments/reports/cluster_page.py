@@ -62,7 +62,7 @@ def build_page(model: Any, schema: Schema, smallest: float) -> str:
         charts=list(zip(charts, images, strict=True)),
         width=round(CHART_WIDTH * PIXELS_PER_INCH),
         smallest=round(smallest),
-        statement=to_paragraphs(statement.to_markdown()),
+        statement=to_blocks(statement.to_markdown()),
     )
 
 
@@ -218,8 +218,8 @@ def find_colors(groups: list[str]) -> list[str]:
     return [color for _, (color, _) in zip(groups, cycle, strict=False)]
 
 
-def to_paragraphs(page: str) -> list[tuple[str, Markup]]:
-    """Divide a statement in Markdown into blocks of HTML.
+def to_blocks(page: str) -> list[tuple[str, Markup]]:
+    """Divide a statement in Markdown into blocks of HTML, without its title.
 
     Returns
     -------
@@ -228,7 +228,8 @@ def to_paragraphs(page: str) -> list[tuple[str, Markup]]:
 
     Examples
     --------
-    >>> to_paragraphs("## Who" + chr(10) * 2 + "**All** & none")
+    >>> page = ["# Title", "## Who", "**All** & none"]
+    >>> to_blocks((chr(10) * 2).join(page))
     [('h3', Markup('Who')), ('p', Markup('<strong>All</strong> &amp; none'))]
     """
     blocks = []

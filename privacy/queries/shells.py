@@ -21,7 +21,7 @@ import numpy as np
 from pkm.compute import Points
 from pkm.compute.kernels.shells import clipped_sum, shell_counts, side_counts
 from pkm.compute.storage.blocks import total_array
-from pkm.privacy.checks import check_floats, check_positive
+from pkm.privacy.checks import check_flag, check_floats, check_positive
 from pkm.privacy.grid import SCALE
 from pkm.privacy.queries.sums import (
     SUMS,
@@ -95,8 +95,7 @@ class ShellCounts(_AboutCenter, CountQuery):
         """Refuse more than one replicate, and invalid centers or radii."""
         super().check(source)
         check_radii(self.radii)
-        if not isinstance(self.box, bool):
-            raise ValueError(f"box={self.box!r} must be True or False")
+        check_flag("box", self.box)
 
     def count(self, source: Any) -> np.ndarray:
         """Count over all shards."""

@@ -61,12 +61,14 @@ class ClusterSummary(Query):
     def check(self, source: Any) -> None:
         """Refuse more than one replicate, and bad centers, radii or edges."""
         source.check_single(self.label)
+        # Replicates may have found domains of their own.
         shape = ("k", source.n_features)
         check_grid_integers("centers", self.centers, shape, "; snap them first")
         if not len(self.centers):
             raise ValueError("centers must be one or more: there is none to be nearest")
         check_positive("radius", self.radius, ", in half-widths")
         check_grid_integers("thresholds", self.thresholds, ("m",))
+        # Two equal ones have an empty bin between them.
         if (np.diff(self.thresholds) < 0).any():
             raise ValueError("thresholds must not decrease")
 

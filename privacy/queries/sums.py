@@ -24,7 +24,12 @@ from pkm.compute import averaged_gaps, cell_counts
 from pkm.compute.kernels.clipping import sums_about
 from pkm.compute.storage.blocks import total_array
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.checks import check_floats, check_grid_integers, check_positive
+from pkm.privacy.checks import (
+    check_flag,
+    check_floats,
+    check_grid_integers,
+    check_positive,
+)
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms.additive import (
     BoundedLaplace,
@@ -157,6 +162,7 @@ class SumsAndCounts(Query):
     def check(self, source: Any) -> None:
         """Refuse centers off the grid, and relative sums without a radius."""
         check_centers(self.centers, source)
+        check_flag("fill", self.fill)
         if isinstance(self.radius, np.ndarray):
             shape = self.centers.shape[:2]
             check_floats("radius", self.radius, shape, ", one for each center")
@@ -226,6 +232,7 @@ class CountsAndBoundedSums(Query):
         """Refuse centers and an origin off the grid."""
         check_centers(self.centers, source)
         check_grid_integers("origin", self.origin, (source.n_features,))
+        check_flag("fill", self.fill)
 
     def sensitivity(self, source: Any) -> Sensitivities:
         """One record in one cell, at most as far from the origin as the far end."""

@@ -171,6 +171,8 @@ ILL_POSED = (
     (SumsAndCounts, {"radius": math.nan}, "radius=nan must be positive"),
     (SumsAndCounts, {"radius": math.inf}, "radius=inf must be positive and finite"),
     (SumsAndCounts, {"relative": True}, "relative sums need a radius"),
+    (SumsAndCounts, {"fill": 1}, "fill=1 must be True or False"),
+    (CountsAndBoundedSums, {"fill": None}, "fill=None must be True or False"),
     (CountsAndBoundedSums, {"centers": halves}, "centers must be grid integers"),
     (CountsAndBoundedSums, {"centers": repeated}, "for 1 replicates"),
     (GridCounts, {"intervals": 0}, "intervals=0 must be at least 1"),

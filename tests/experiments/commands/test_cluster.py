@@ -91,6 +91,17 @@ def test_a_table_becomes_a_folder_of_released_values(folder, table):
     assert not model.ledger_.repeatable
 
 
+def test_all_files_follow_from_the_model_and_the_schema(folder):
+    """So an adversary with the folder has what the ledger charged for, and no more."""
+    assert cluster.main(COMMAND) == 0
+    schema = Schema.from_yaml("out/schema.yaml")
+    model = pkm.load("out/model")
+    cluster.write_release(model, schema, "out/schema.yaml", Path("again"))
+    for path in Path("out").rglob("*.*"):
+        again = Path("again", path.relative_to("out"))
+        assert again.read_bytes() == path.read_bytes()
+
+
 def test_ids_make_persons_the_records(folder):
     assert cluster.main([*COMMAND, "groups=id"]) == 0
     statement = pkm.load("out/model").statement()
