@@ -461,8 +461,10 @@ def draw_parameters(
             continue
         if rng.random() < PARAMETER_SHARE:
             drawn[name] = {name: rule.draw(rng)}
-    if is_one_record and rng.random() < REPORT_SHARE:
-        drawn["report"] = {"report": float(rng.choice([0.1, 0.3]))}
+    # From a generator of its own: pairs do not follow from whether there is a report.
+    (report_rng,) = rng.spawn(1)
+    if is_one_record and report_rng.random() < REPORT_SHARE:
+        drawn["report"] = {"report": float(report_rng.choice([0.1, 0.3]))}
     for parameters in drawn.values():
         changed = configure(method, **parameters)
         try:

@@ -230,7 +230,7 @@ class TwoAtASplit(CellCounts):
     ("method", "label", "n_pairs"),
     [
         (broken(FastLloyd, queries=[TwoAtTheRadius])(3), "sums_and_counts", 120),
-        (broken(DPM, queries=[TwoAtASplit])(3, epsilon=30.0), "cell_counts", 40),
+        (broken(DPM, queries=[TwoAtASplit])(3, epsilon=30.0), "cell_counts", 60),
     ],
     ids=["radius", "split"],
 )
