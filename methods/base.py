@@ -67,7 +67,8 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
     missing : {"middle"}, optional
         Treatment of absent entries, NaN in rows that have others: with ``middle`` the
         middle of the domain, which is that of the zoom if there is one. Lloyd's methods
-        have ``k-pod`` instead. Default: such a row is the null record.
+        have ``k-pod`` instead. Default: such a row is the null record. A report takes
+        the middle in either case.
     """
 
     def fit(

@@ -92,7 +92,7 @@ UNDERCHARGED = [
         "5 phantom record",
         broken(GLloyd, queries=[planted.PhantomRecord])(K),
         "sums_and_counts",
-        60,
+        80,
         4,
     ),
     Fault("10 second moments", planted.MomentsByNorm(K), "second_moments"),
