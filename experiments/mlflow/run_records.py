@@ -125,7 +125,12 @@ def name_runs(params: Sequence[Mapping[str, str]]) -> list[str]:
     return run_names
 
 
-def compute_metrics(study: Study, sweep: str, *, with_areas: bool) -> pd.DataFrame:
+def compute_metrics(
+    study: Study,
+    sweep: str,
+    *,
+    with_areas: bool,
+) -> pd.DataFrame:
     """Compute the metrics of every cell; areas are with the first cell of a curve."""
     matrices = {}
     for metric in study.metrics:
