@@ -27,7 +27,7 @@ SWEEP = "sweep"
 #: Fields of a cell that are parameters of its run, where they have a value.
 PARAM_FIELDS = ("method", "k", "preprocessing", "delta", "epsilon")
 #: Columns of rows that are tags of a run.
-TAG_COLUMNS = ("code", "data", "variant", "adjacency", "trust", "flaws")
+TAG_COLUMNS = ["code", "data", "variant", "adjacency", "trust", "flaws"]
 #: Times of fits: column, metric, and whether cells have it that measure time, or the
 #: others. Seeds that are fitted together share the CPU time of their batch.
 FIT_TIMES = (
@@ -44,13 +44,13 @@ class RunRecord:
     """A run as it is written to MLflow.
 
     Legends show its `name`; `end` is when its last cell was done, in milliseconds since
-    1970; `metrics` are lines of metric, value and step.
+    1970; a metric is a name, a value and a step.
     """
 
     name: str
     end: int
     tags: dict[str, str]
-    metrics: pd.DataFrame
+    metrics: Sequence[tuple]
     params: dict[str, str] = field(default_factory=dict)
 
 
@@ -66,24 +66,24 @@ def describe_runs(
     `sweep_tags` are paper, profile and sweep; `cells` are those that have rows; `study`
     has the same rows; `kind` is `CURVE` or `CELL`.
     """
-    by_identity: dict[str, list[Cell]] = defaultdict(list)
+    groups: dict[str, list[Cell]] = defaultdict(list)
     for cell in cells:
-        by_identity[to_canonical_json(identify_run(cell, kind))].append(cell)
-    groups = list(by_identity.values())
-    params = [list_params(group[0], kind) for group in groups]
-    metrics = compute_metrics(study, sweep_tags["sweep"], with_areas=kind == CURVE)
-    number = {cell.key: i for i, group in enumerate(groups) for cell in group}
-    metrics_of = metrics.groupby(metrics.pop("cell").map(number))
-    first_rows = rows.drop_duplicates("cell").set_index("cell")
+        groups[to_canonical_json(identify_run(cell, kind))].append(cell)
+    runs = list(groups.values())
+    run_of = {cell.key: i for i, of_run in enumerate(runs) for cell in of_run}
+    metrics: list[list[tuple]] = [[] for _ in runs]
+    values = compute_metrics(study, sweep_tags["sweep"], with_areas=kind == CURVE)
+    for cell, *metric in values.itertuples(index=False):
+        metrics[run_of[cell]].append(tuple(metric))
 
-    records = []
-    for i, name in enumerate(name_runs(params)):
-        rows_of_run = first_rows.loc[[cell.key for cell in groups[i]]]
-        texts = rows_of_run.iloc[0][list(TAG_COLUMNS)].astype(str)
-        tags = {"kind": kind, **sweep_tags, **texts[texts != ""]}
-        end = math.ceil(1000 * rows_of_run["finished"].max())
-        records.append(RunRecord(name, end, tags, metrics_of.get_group(i), params[i]))
-    return records
+    # A run has the tags of its first cell, and ends with its last one.
+    firsts = rows.drop_duplicates("cell")
+    by_run = firsts.groupby(firsts["cell"].map(run_of))
+    texts = by_run[TAG_COLUMNS].first().astype(str)
+    tags = texts.assign(kind=kind, **sweep_tags).to_dict("records")
+    ends = np.ceil(1000 * by_run["finished"].max()).astype(int)
+    params = [list_params(of_run[0], kind) for of_run in runs]
+    return list(map(RunRecord, name_runs(params), ends, tags, metrics, params))
 
 
 def identify_run(cell: Cell, kind: str) -> dict:
@@ -97,10 +97,14 @@ def identify_run(cell: Cell, kind: str) -> dict:
 def list_params(cell: Cell, kind: str) -> dict[str, str]:
     """List the parameters by which runs are selected, compared and named."""
     shared = identify_run(cell, kind)
-    fields = [name for name in PARAM_FIELDS if shared.get(name) is not None]
-    params = {"dataset": cell.dataset_name} | {name: shared[name] for name in fields}
+    params = {"dataset": cell.dataset_name}
+    params |= {name: shared.get(name) for name in PARAM_FIELDS}
     params |= {**cell.params, **cell.kind.columns(), "seeds": len(cell.seeds)}
-    return {name: json.dumps(value).strip('"') for name, value in params.items()}
+    return {
+        name: json.dumps(value).strip('"')
+        for name, value in params.items()
+        if value is not None
+    }
 
 
 def name_runs(params: Sequence[Mapping[str, str]]) -> list[str]:
@@ -121,7 +125,12 @@ def name_runs(params: Sequence[Mapping[str, str]]) -> list[str]:
     return run_names
 
 
-def compute_metrics(study: Study, sweep: str, *, with_areas: bool) -> pd.DataFrame:
+def compute_metrics(
+    study: Study,
+    sweep: str,
+    *,
+    with_areas: bool,
+) -> pd.DataFrame:
     """Compute the metrics of every cell; areas are with the first cell of a curve."""
     matrices = {}
     for metric in study.metrics:
@@ -139,18 +148,21 @@ def compute_metrics(study: Study, sweep: str, *, with_areas: bool) -> pd.DataFra
 def list_values(name: str, matrix: SeedMatrix) -> pd.DataFrame:
     """List mean and interval of each cell of a matrix; MLflow keeps finite ones alone.
 
-    The columns are cell, step, metric and value.
+    The columns are cell, metric, value and step. Equal values have no interval.
     """
-    statistics = column_statistics(matrix.values)
+    mean, half_width, *_ = column_statistics(matrix.values)
+    # Deviations of equal values are above zero where their mean is rounded.
+    half_width[half_width <= 1e-12 * np.abs(mean)] = np.nan
     columns = {
         "cell": matrix.cells["cell"],
         "step": np.rint(1000 * matrix.cells["epsilon"].fillna(0)).astype(int),
-        name: statistics.mean,
-        f"{name}_lo": statistics.mean - statistics.half_width,
-        f"{name}_hi": statistics.mean + statistics.half_width,
+        name: mean,
+        f"{name}_lo": mean - half_width,
+        f"{name}_hi": mean + half_width,
     }
     values = pd.DataFrame(columns).melt(["cell", "step"], var_name="metric")
-    return values[np.isfinite(values["value"])]
+    is_finite = np.isfinite(values["value"])
+    return values.loc[is_finite, ["cell", "metric", "value", "step"]]
 
 
 def describe_sweep(
@@ -177,7 +189,8 @@ def describe_sweep(
     tags |= {f"verdict/{claim}": verdict for claim, verdict in verdicts.items()}
     name = f"{sweep_tags['sweep']} ({sweep_tags['profile']})"
     end = math.ceil(1000 * rows["finished"].max())
-    return RunRecord(name, end, tags, pd.concat(metrics).assign(step=0))
+    values = pd.concat(metrics).assign(step=0)[["metric", "value", "step"]]
+    return RunRecord(name, end, tags, list(values.itertuples(index=False)))
 
 
 def average_methods(matrix: SeedMatrix, name: str) -> pd.DataFrame:

@@ -11,8 +11,9 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 #: Runs that a search returns.
 MAX_RUNS = 50_000
 #: Increase it when the same rows give other runs: the next sync writes them anew.
-RECORD_VERSION = 5
+RECORD_VERSION = 6
 SQLITE = "sqlite:///"
 #: Seconds within which a server has to answer.
 CONNECT_SECONDS = 10
@@ -127,12 +128,20 @@ def sync(
     if plan.paper not in papers_with_claims():
         report = None
     kinds = (CURVE, CELL) if cells else (CURVE,)
+    finished = [
+        (sweep, cell)
+        for sweep, cell in plan.entries
+        if store.status(cell.key) == "done" and not cell.restricted
+    ]
+    plan = Plan(plan.paper, tuple(finished))
+    # All sweeps together are read in little more time than one.
+    read_rows = cache(partial(plan.read_rows, store))
     counts: Counter = Counter()
     with open_client(tracking.uri) as client:
         writer = RunWriter(client, plan.paper, tracking.artifacts)
         for sweep in plan.sweeps:
             sweep_tags = {"paper": plan.paper, "profile": profile, "sweep": sweep}
-            counts += sync_sweep(writer, sweep_tags, plan, store, report, kinds)
+            counts += sync_sweep(writer, sweep_tags, plan, read_rows, report, kinds)
     return counts
 
 
@@ -140,40 +149,39 @@ def sync_sweep(
     writer: "RunWriter",
     sweep_tags: Mapping[str, str],
     plan: Plan,
-    store: Store,
+    read_rows: Callable[[], pd.DataFrame],
     report: Path | None,
     kinds: Sequence[str],
 ) -> Counter:
     """Write the runs of a sweep that has changed, then remove its older ones."""
     sweep = sweep_tags["sweep"]
-    entries = [
-        (name, cell)
-        for name, cell in plan.entries
-        if name == sweep and store.status(cell.key) == "done" and not cell.restricted
-    ]
-    plan = Plan(plan.paper, tuple(entries))
     verdicts = read_verdicts(plan.paper, sweep, report) if report else {}
     figures = list_figures(plan.paper, sweep, report) if report else []
-    names = {cell.key: cell.dataset_name for cell in plan.cells}
+    cells = {cell.key: cell for name, cell in plan.entries if name == sweep}
+    names = {key: cell.dataset_name for key, cell in cells.items()}
     hashes = [sha256(file.read_bytes()) for file in figures]
     parts = [RECORD_VERSION, names, verdicts, hashes, kinds]
     digest = sha256(to_canonical_json(parts).encode())
     if writer.search({"kind": SWEEP, DIGEST_TAG: digest, **sweep_tags}):
         return Counter(unchanged=1)
 
-    rows = plan.read_rows(store)
+    rows = read_rows()
+    if len(rows):
+        rows = rows[rows["sweep"] == sweep]
     if rows.empty:
         return Counter()
     study = Study(rows)
-    readable = set(rows["cell"])
-    cells = [cell for cell in plan.cells if cell.key in readable]
+    readable = [cells[key] for key in rows["cell"].unique()]
     outdated = writer.search(sweep_tags)
     parent_id = writer.write(describe_sweep(sweep_tags, study, rows, verdicts))
-    n_written = 0
-    for kind in kinds:
-        for record in describe_runs(sweep_tags, cells, study, rows, kind):
-            writer.write(record, {PARENT_TAG: parent_id})
-            n_written += 1
+    tags = {PARENT_TAG: parent_id, **sweep_tags}
+    records = [
+        record
+        for kind in kinds
+        for record in describe_runs(tags, readable, study, rows, kind)
+    ]
+    for record in records:
+        writer.write(record)
     with tempfile.TemporaryDirectory() as folder:
         pq.write_table(to_table(rows), Path(folder) / f"{sweep}.parquet")
         writer.client.log_artifacts(parent_id, folder, "rows")
@@ -183,7 +191,7 @@ def sync_sweep(
     writer.client.set_tag(parent_id, DIGEST_TAG, digest)
     for run in outdated:
         writer.client.delete_run(run.info.run_id)
-    return Counter(written=n_written, removed=len(outdated))
+    return Counter(written=len(records), removed=len(outdated))
 
 
 def read_verdicts(paper: str, sweep: str, report: Path) -> dict[str, str]:
@@ -226,17 +234,18 @@ class RunWriter:
             [self.experiment], condition, max_results=MAX_RUNS
         )
 
-    def write(self, record: RunRecord, tags: dict[str, str] | None = None) -> str:
+    def write(self, record: RunRecord) -> str:
         """Write a run in few calls of MLflow; return its id."""
         from mlflow.entities import Metric, Param
 
-        tags = record.tags | (tags or {})
-        run = self.client.create_run(self.experiment, record.end, tags, record.name)
+        run = self.client.create_run(
+            self.experiment, record.end, record.tags, record.name
+        )
         run_id = run.info.run_id
         params = [Param(name, text) for name, text in record.params.items()]
         metrics = [
-            Metric(line.metric, line.value, record.end, line.step)
-            for line in record.metrics.itertuples()
+            Metric(metric, value, record.end, step)
+            for metric, value, step in record.metrics
         ]
         self.client.log_batch(run_id, metrics, params)
         self.client.set_terminated(run_id, "FINISHED", record.end)

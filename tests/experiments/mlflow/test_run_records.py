@@ -25,6 +25,16 @@ def test_interval_has_the_stated_coverage():
     assert abs(is_covered.sum() - 950) < 5 * 6.9
 
 
+def test_equal_values_have_no_interval():
+    # The mean of equal values may be rounded, and their deviation is then not zero.
+    for value in (0.1, 1 / 3, 7.0, 0.0):
+        values = np.column_stack([np.full(100, value), np.linspace(0, 1, 100)])
+        cells = pd.DataFrame({"cell": ["equal", "other"], "epsilon": 1.0})
+        listed = list_values("x", SeedMatrix("x", cells, np.arange(100), values, np.zeros(2)))
+        metrics = listed.groupby("cell")["metric"].agg(list).to_dict()
+        assert metrics == {"equal": ["x"], "other": ["x", "x_lo", "x_hi"]}
+
+
 def matrix_of(*pairs, values):
     cells = pd.DataFrame(pairs, columns=["method", "dataset"])
     return SeedMatrix("nicv", cells, np.arange(len(values)), np.array(values), np.zeros(len(pairs)))

@@ -65,14 +65,26 @@ def location_in(folder):
     return OmegaConf.create(values)
 
 
+class CountingStore(Store):
+    """A store that counts how often rows are read."""
+
+    n_reads = 0
+
+    def read(self, *args, **kwargs):
+        self.n_reads += 1
+        return super().read(*args, **kwargs)
+
+
 @pytest.fixture(scope="module")
 def synced(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tracking")
     plan = make_plan(PAPER, {"name": "tiny", "seeds": 3})
-    store = Store(folder / "results")
+    store = CountingStore(folder / "results")
     run_cells(plan.cells, store, Backend())
     location = location_in(folder)
+    store.n_reads = 0
     first = sync(plan, store, location, profile="tiny")
+    assert store.n_reads == 1, "rows of all sweeps are read together"
     return plan, store, location, first, folder
 
 
@@ -176,7 +188,9 @@ def test_second_sync_writes_nothing(synced):
     database = sqlite3.connect(folder / "mlflow.db")
     version = database.execute("PRAGMA data_version").fetchone()
     before = files_under(folder / "artifacts")
+    n_reads = store.n_reads
     assert sync(plan, store, location, profile="tiny") == {"unchanged": 2}
+    assert store.n_reads == n_reads
     # SQLite counts the changes that other connections have committed.
     assert database.execute("PRAGMA data_version").fetchone() == version
     assert files_under(folder / "artifacts") == before
