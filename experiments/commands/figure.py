@@ -28,7 +28,7 @@ from pkm.analysis.render import plot
 from pkm.analysis.render.draw import draw
 from pkm.analysis.render.panel import MIN_WIDTH
 from pkm.analysis.tables.study import Study
-from pkm.experiments.commands.composition import load_config
+from pkm.experiments.applications.composition import load_config
 from pkm.experiments.config.groups import ALL_PAPERS
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_main

@@ -6,7 +6,7 @@ from hydra.core.utils import JobReturn, configure_log, run_job, setup_globals
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from pkm.experiments.commands.composition import check_configuration
+from pkm.experiments.applications.composition import check_configuration
 from pkm.experiments.commands.run_cells import run
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.console.console import CellsFailed, make_consoles

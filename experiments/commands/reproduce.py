@@ -6,12 +6,12 @@ from typing import cast
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from pkm.experiments.backends.server import start_server
-from pkm.experiments.commands.application import (
+from pkm.experiments.applications.application import (
     call,
     resume_garbage_collection,
     run_task,
 )
+from pkm.experiments.backends.server import start_server
 from pkm.experiments.config.errors import ConfigurationError, explain_unknown
 from pkm.experiments.config.groups import ALL_PAPERS, choices, read_entry
 from pkm.experiments.console.console import CellsFailed, make_consoles

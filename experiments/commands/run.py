@@ -7,7 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from pkm.experiments.commands.application import call, run_task
+from pkm.experiments.applications.application import call, run_task
 from pkm.experiments.console.console import CellsFailed, make_consoles
 
 

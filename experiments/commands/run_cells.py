@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pkm.datasets.loading import FILE
+from pkm.experiments.applications.application import resume_garbage_collection
+from pkm.experiments.applications.options import RUN_KINDS
 from pkm.experiments.backends.backends import check_backend, run_cells
 from pkm.experiments.commands.account import charge_account
-from pkm.experiments.commands.application import resume_garbage_collection
-from pkm.experiments.commands.options import RUN_KINDS
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.groups import choices, fill_defaults

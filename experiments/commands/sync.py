@@ -11,7 +11,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from pkm.experiments.commands.composition import load_config
+from pkm.experiments.applications.composition import load_config
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_consoles, make_main, show
 from pkm.experiments.mlflow.tracking import summarize, sync

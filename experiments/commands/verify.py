@@ -14,8 +14,8 @@ The exit code is 0 if stored and fresh rows agree bit for bit (running times lef
 import tempfile
 from collections.abc import Mapping, Sequence
 
+from pkm.experiments.applications.composition import load_config
 from pkm.experiments.backends.backends import check_backend, run_cells
-from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_consoles, make_main

@@ -257,7 +257,7 @@ def run_verb(
     ----------
     request : Request
     config : DictConfig
-        From `pkm.experiments.commands.composition.check_configuration`.
+        From `pkm.experiments.applications.composition.check_configuration`.
     console : rich.console.Console
         Where to print.
 

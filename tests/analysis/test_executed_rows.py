@@ -14,8 +14,8 @@ from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.claims.exact import WITHOUT
 from pkm.analysis.claims.findings import HOLDS, NOT_REPRODUCED, NOT_RUN, UNJUDGED
 from pkm.analysis.tables.study import Study
+from pkm.experiments.applications.composition import load_config
 from pkm.experiments.backends.backends import run_cells
-from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.groups import read_entry
 from pkm.experiments.plan.plan import make_plan

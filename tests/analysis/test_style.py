@@ -9,7 +9,7 @@ import pytest
 from styles import style_of
 
 from pkm.analysis.figures.styles import MethodStyles
-from pkm.experiments.commands.composition import load_config
+from pkm.experiments.applications.composition import load_config
 from pkm.experiments.config.groups import choices
 from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.rows import style_columns

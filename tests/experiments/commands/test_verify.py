@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
+from pkm.experiments.applications.composition import load_config
 from pkm.experiments.commands import verify
-from pkm.experiments.commands.composition import load_config
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
 from pkm.methods import KaplanStemmer

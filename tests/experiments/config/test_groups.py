@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from pkm.experiments.commands.composition import load_config
+from pkm.experiments.applications.composition import load_config
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.groups import choices, fill_defaults, read_entry
 

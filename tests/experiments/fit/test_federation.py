@@ -8,9 +8,9 @@ import pytest
 from protocol_cells import CENTRAL_CELL, SETTING, TRANSPORTS, protocol
 
 from pkm import federation
+from pkm.experiments.applications.composition import load_config
 from pkm.experiments.cell.code_hash import COMMON_MODULES, code_hash, find_dependencies
 from pkm.experiments.commands import reproduce, run
-from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.groups import choices
 from pkm.experiments.fit.central import Central

@@ -7,8 +7,8 @@ from rich.console import Console
 from small_plans import PROFILE, cells, paper
 
 from pkm.catalogue import CONF
+from pkm.experiments.applications.composition import load_config
 from pkm.experiments.backends.backends import run_cells
-from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.groups import choices, read_entry
 from pkm.experiments.config.method_parameters import accepts_parameter

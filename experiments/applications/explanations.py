@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from pkm import datasets
 from pkm.datasets.user_files import SUFFIXES
-from pkm.experiments.commands.options import OPTIONS, list_keys
+from pkm.experiments.applications.options import OPTIONS, list_keys
 from pkm.experiments.config.errors import (
     ConfigurationError,
     explain_unknown,

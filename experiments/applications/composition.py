@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from hydra_plugins.pkm_cells import CellsLauncher
-from pkm.experiments.commands.explanations import clean_message, explain_errors
-from pkm.experiments.commands.options import LOGGING, OPTIONS, list_keys
+from pkm.experiments.applications.explanations import clean_message, explain_errors
+from pkm.experiments.applications.options import LOGGING, OPTIONS, list_keys
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.conf_source import ConfSearchPath, ConfSource
 from pkm.experiments.config.errors import ConfigurationError, require_known_keys

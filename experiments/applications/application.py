@@ -16,9 +16,12 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from pkm.experiments.commands.composition import check_configuration, register_plugins
-from pkm.experiments.commands.explanations import explain_errors
-from pkm.experiments.commands.options import DECLARED
+from pkm.experiments.applications.composition import (
+    check_configuration,
+    register_plugins,
+)
+from pkm.experiments.applications.explanations import explain_errors
+from pkm.experiments.applications.options import DECLARED
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.console.console import make_consoles, run_action, show
 from pkm.files import create_owner_folder, list_missing_folders, remove_empty_folders

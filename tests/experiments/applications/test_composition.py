@@ -2,7 +2,7 @@
 
 import pytest
 
-from pkm.experiments.commands.composition import load_config
+from pkm.experiments.applications.composition import load_config
 from pkm.experiments.config.errors import ConfigurationError
 
 

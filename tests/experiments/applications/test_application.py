@@ -12,8 +12,8 @@ import pkm.__main__
 from pkm import catalogue
 from pkm.__main__ import main
 from pkm.catalogue import CONF, ENTRY_POINTS
+from pkm.experiments.applications.composition import load_config
 from pkm.experiments.commands import dashboard, reproduce, run, run_cells, sync
-from pkm.experiments.commands.composition import load_config
 from pkm.experiments.config.groups import choices
 from pkm.experiments.console.console import make_consoles
 

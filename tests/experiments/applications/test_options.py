@@ -7,9 +7,9 @@ import sys
 import pytest
 
 import pkm.__main__
+from pkm.experiments.applications.application import complete_words
+from pkm.experiments.applications.options import OPTIONS, list_keys
 from pkm.experiments.commands import reproduce, run
-from pkm.experiments.commands.application import complete_words
-from pkm.experiments.commands.options import OPTIONS, list_keys
 from pkm.experiments.config.groups import choices
 
 pytestmark = pytest.mark.integration

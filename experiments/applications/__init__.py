@@ -1,0 +1,1 @@
+"""Hydra applications: their keys, composition, errors and sweeps."""
