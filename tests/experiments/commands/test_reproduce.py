@@ -11,12 +11,9 @@ import pytest
 from fabricated.audit import make_record, write_records
 from rich.console import Console
 
+from pkm.experiments.applications import application, composition
 from pkm.experiments.cell.cell import Cell
-from pkm.experiments.commands import (
-    application,
-    composition,
-    reproduce,
-)
+from pkm.experiments.commands import reproduce
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.groups import choices, read_entry
 from pkm.experiments.fit.central import Central
