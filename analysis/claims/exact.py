@@ -15,15 +15,14 @@ from pkm.analysis.claims.findings import (
     LEVEL,
     NOT_RUN,
     REFUTED,
-    Agreement,
     Context,
     Finding,
     MissingRows,
+    agree,
     check_type,
     describe_missing,
     describe_slack,
     join_texts,
-    join_words,
     percent,
     to_verdict,
     weaken,
@@ -69,7 +68,7 @@ def rows(
     study: Study,
     check: Mapping,
     context: Context,
-) -> Agreement:
+) -> Finding:
     """Check a rule on every stored row that has all of the `metrics`.
 
     `rule` and `where` (which rows it is about) are expressions in the columns of the
@@ -109,7 +108,7 @@ def rows(
         for name, values in check.get("expected", {}).items()
     ]
     gaps = context.describe_gaps(check.get("method"), check.get("sweeps"))
-    return Agreement(evidence, text, join_texts(*missing, gaps))
+    return agree(evidence, text, check, join_texts(*missing, gaps))
 
 
 @check_type("numbers", "metric", "rule", "where")
@@ -117,7 +116,7 @@ def printed(
     study: Study,
     check: Mapping,
     context: Context,
-) -> Agreement:
+) -> Finding:
     """Check a rule on the numbers that the paper itself prints.
 
     `rule` and `where` are expressions in the columns of the printed cells. With
@@ -136,7 +135,7 @@ def printed(
     evidence = table[["dataset", *used]].assign(agrees=table.eval(rule))
     evidence = evidence.reset_index(drop=True)
     text = f"Printed numbers, required: {rule}."
-    return Agreement(evidence, text, is_printed=True)
+    return agree(evidence, text, check, is_printed=True)
 
 
 _LEDGER = ("method", "where", "labels", "rule", "columns", "defaults")
@@ -147,7 +146,7 @@ def charges(
     study: Study,
     check: Mapping,
     context: Context,
-) -> Agreement:
+) -> Finding:
     """Check a rule on every stored charge whose label begins with one of `labels`.
 
     Rules are expressions in the columns of the charge and of its cell; where both have
@@ -168,7 +167,7 @@ def ledger(
     study: Study,
     check: Mapping,
     context: Context,
-) -> Agreement:
+) -> Finding:
     """Check a rule on every stored cell and the total cost of its charges.
 
     See `charges`. Further columns are `releases` (number of charges), `pure` (sum of
@@ -176,7 +175,7 @@ def ledger(
     the epsilon `at`, an expression, plus the deltas charged directly.
     `report_ranges` maps names to further expressions whose ranges the finding states.
     They can use `epsilon_replaced`, the epsilon of the same releases at the same delta
-    if a record is replaced. Cells without charges are missing.
+    if a record is replaced. Cells without charges are missing then.
     """
     cells, charged = _read_charged(study, check)
     by_cell = [charged[charged.index == index] for index in cells.index]
@@ -192,17 +191,16 @@ def ledger(
 
     records = [group.to_dict("records") for group in by_cell]
     table["epsilon_replaced"] = list(map(replacement_epsilon, records, cells["delta"]))
-    judged = _judge_rows(table, ["epsilon_replaced"], check, context)
-    texts = [judged.text]
+    all_cells = _select_cells(study.cells.drop_duplicates("cell"), check)
+    n_without = len(all_cells) - len(cells)
+    uncharged = f"charges of {n_without} cells" if n_without else ""
+    judged = _judge_rows(table, ["epsilon_replaced"], check, context, uncharged)
+    texts = [judged.summary]
     for name, expression in check["report_ranges"].items():
         values = table.eval(expression).dropna()
         if len(values):
             texts.append(f"{name}: {values.min():.4g} to {values.max():.4g}.")
-    all_cells = _select_cells(study.cells.drop_duplicates("cell"), check)
-    n_without = len(all_cells) - len(cells)
-    uncharged = f"charges of {n_without} cells" if n_without else ""
-    missing = join_texts(judged.missing, uncharged)
-    return replace(judged, text=join_words(*texts), missing=missing)
+    return replace(judged, summary=" ".join(texts))
 
 
 def _read_charged(
@@ -230,7 +228,8 @@ def _judge_rows(
     columns: list[str],
     check: Mapping,
     context: Context,
-) -> Agreement:
+    missing: str = "",
+) -> Finding:
     """Judge every row of a table by the rule of a check.
 
     The evidence has the columns that say which cell it is, `columns` and those that the
@@ -250,8 +249,9 @@ def _judge_rows(
     names = dict.fromkeys([*identity, *columns, *used])
     agrees = known.eval(rule, local_dict=_FUNCTIONS)
     evidence = known[list(names)].assign(agrees=agrees).reset_index(drop=True)
-    missing = join_texts(unknown, context.describe_gaps(known["method"].unique()))
-    return Agreement(evidence, f"Required: {rule}.", missing)
+    gaps = context.describe_gaps(known["method"].unique())
+    missing = join_texts(unknown, gaps, missing)
+    return agree(evidence, f"Required: {rule}.", check, missing)
 
 
 def _named_columns(
@@ -267,7 +267,7 @@ def sizes(
     study: Study,
     check: Mapping,
     context: Context,
-) -> Agreement:
+) -> Finding:
     """Compare N, d and, if given, k of the stored data sets with `expected`.
 
     `sweep` restricts the comparison to one sweep, where others run the data sets with
@@ -288,7 +288,8 @@ def sizes(
         if name in stored
     ]
     missing = describe_missing(check["expected"], stored)
-    return Agreement(pd.DataFrame(rows), missing or "Compared: N, d, k.", missing)
+    text = missing or "Compared: N, d, k."
+    return agree(pd.DataFrame(rows), text, check, missing)
 
 
 @check_type("numbers", "sweeps", "method", "over", "margin")

@@ -28,13 +28,9 @@ from pkm.analysis.claims.findings import (
     REFUTED,
     UNJUDGED,
     VERDICTS,
-    Agreement,
-    BootstrapValues,
     Context,
     Finding,
     MissingRows,
-    agree,
-    decide,
     join_texts,
 )
 from pkm.analysis.tables.study import Study
@@ -139,14 +135,9 @@ def _evaluate_one(
         findings = [evaluate_check(study, entry, context) for entry in check["parts"]]
         return _join_findings(findings)
     try:
-        finding = CHECK_TYPES[check["type"]].measure(study, check, context)
-        if isinstance(finding, Agreement):
-            finding = agree(finding, check)
+        return CHECK_TYPES[check["type"]].measure(study, check, context)
     except MissingRows as missing:
         return Finding(NOT_RUN, str(missing))
-    if isinstance(finding, BootstrapValues):
-        finding = decide(finding, check)
-    return finding
 
 
 def _qualify(

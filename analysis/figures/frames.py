@@ -63,6 +63,8 @@ CELL_COLUMNS = (
 HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust")
 #: Further columns of tooltips; not written to files unless a figure names them.
 HOVER_COLUMNS = ("cell", "epsilon_spent")
+#: Fields of captions and labels, besides columns.
+FIELDS = ("sets", "seeds", "runs", "left_out", "epsilon_axis", "privacy")
 MOST_COMMON = "most_common"
 MAX_VALUES = 8  # that a caption lists one by one
 
@@ -420,59 +422,56 @@ def _missing_values(
 # Texts
 
 
-def caption_fields(
+def fill(
+    templates: Iterable[str],
     data: FigureData,
     spec: FigureSpec,
-) -> "Fields":
-    """Return the fields that captions and axis labels may name."""
+) -> str:
+    """Fill in the fields of sentences; one with an empty field is left out.
+
+    Fields are `FIELDS`, those of `data`, and columns: ``{epsilon}`` lists its values.
+    """
+    filled = []
+    for template in templates:
+        parts = string.Formatter().parse(template)
+        fields = {name: _look_up(name, data, spec) for _, name, _, _ in parts if name}
+        if "" not in fields.values():
+            filled.append(template.format(**fields).strip())
+    return " ".join(filled)
+
+
+def _look_up(
+    name: str,
+    data: FigureData,
+    spec: FigureSpec,
+) -> str:
+    """Return what a field of a sentence stands for."""
     drawn = data.drawn
-    panels = panel_names(drawn, spec) if len(drawn) else []
-    n_expected = len({*panels, *expected_panels(spec)})
-    of_expected = f" of {n_expected}" if len(panels) < n_expected else ""
-    plural = "" if n_expected == 1 else "s"
-    fields = {"sets": f"{len(panels)}{of_expected} data set{plural}"}
-    if "left_out" in drawn:
+    cells = data.source
+    if name in data.fields:
+        return data.fields[name]
+    if name == "sets":
+        n_panels = len(panel_names(drawn, spec)) if len(drawn) else 0
+        n_expected = max(n_panels, len(expected_panels(spec)))
+        of_expected = f" of {n_expected}" if n_panels < n_expected else ""
+        plural = "" if n_expected == 1 else "s"
+        return f"{n_panels}{of_expected} data set{plural}"
+    if name in ("seeds", "runs"):
+        return count_text(drawn["seeds"].dropna(), name)
+    if name == "left_out":
         left_out = drawn["left_out"]
         n_cells = (left_out > 0).sum()
         text = f"{left_out.sum()} values in {n_cells} of {len(drawn)} cells"
-        fields["left_out"] = text if n_cells else ""
-    if "seeds" in drawn:
-        seeds = drawn["seeds"].dropna()
-        fields |= {"seeds": count_text(seeds), "runs": count_text(seeds, "runs")}
-    return Fields(fields | dict(data.fields), drawn, data.source, str(spec))
-
-
-class Fields(dict):
-    """Fields of a caption: known ones, ``{epsilon_axis}``, and values of any column.
-
-    ``{privacy}`` is what the label of the axis has in parentheses.
-    """
-
-    def __init__(
-        self,
-        known: Mapping,
-        table: pd.DataFrame,
-        cells: pd.DataFrame,
-        location: str,
-    ) -> None:
-        super().__init__(known)
-        self._location = location
-        self._tables = (table, cells)
-
-    def __missing__(
-        self,
-        name: str,
-    ) -> str:
-        table, cells = self._tables
-        if name == "epsilon_axis":
-            return epsilon_label(cells) if len(cells) else ""
-        if name == "privacy":
-            return self["epsilon_axis"].removeprefix("ε (").removesuffix(")")
-        for columns in self._tables:
-            if name in columns:
-                return values_text(columns[name])
-        advice = suggestion(name, [*self, "epsilon_axis", "privacy", *table, *cells])
-        raise ValueError(f"{self._location}: field {{{name}}} is unknown{advice}")
+        return text if n_cells else ""
+    if name in ("epsilon_axis", "privacy"):
+        label = epsilon_label(cells) if len(cells) else ""
+        is_axis = name == "epsilon_axis"
+        return label if is_axis else label.removeprefix("ε (").removesuffix(")")
+    for columns in (drawn, cells):
+        if name in columns:
+            return values_text(columns[name])
+    advice = suggestion(name, [*FIELDS, *data.fields, *drawn, *cells])
+    raise ValueError(f"{spec}: field {{{name}}} is unknown{advice}")
 
 
 def values_text(values: pd.Series) -> str:
@@ -490,27 +489,6 @@ def values_text(values: pd.Series) -> str:
     if len(texts) > MAX_VALUES:
         return f"{texts[0]} to {texts[-1]}"
     return ", ".join(texts)
-
-
-def sentences(
-    templates: Iterable[str],
-    fields: Mapping,
-) -> list[str]:
-    """Fill in sentences; one with an empty field is left out.
-
-    Examples
-    --------
-    >>> templates = ["Over {seeds}.", "Outside: {outside}."]
-    >>> sentences(templates, {"seeds": "3 seeds", "outside": ""})
-    ['Over 3 seeds.']
-    """
-    filled = []
-    for template in templates:
-        parts = string.Formatter().parse(template)
-        values = {name: fields[name] for _, name, _, _ in parts if name}
-        if "" not in values.values():
-            filled.append(template.format(**values).strip())
-    return filled
 
 
 # Print

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from pkm.analysis.claims.federation_costs import federated
 from pkm.analysis.claims.findings import (
-    Agreement,
     Context,
+    Finding,
     MissingRows,
+    agree,
     check_type,
     describe_missing,
     join_texts,
@@ -21,7 +22,7 @@ def equals_central_run(
     study: Study,
     check: Mapping,
     context: Context,
-) -> Agreement:
+) -> Finding:
     """Compare NICV of federated runs with the central run of the same cell and seed.
 
     The same cell: method, data, budget.
@@ -63,4 +64,4 @@ def equals_central_run(
     missing = join_texts(unmatched, gaps)
     largest = both["difference"].max()
     text = f"{len(both)} runs, relative differences of at most {largest:.2g}."
-    return Agreement(table, text, missing)
+    return agree(table, text, check, missing)

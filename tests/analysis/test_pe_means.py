@@ -69,10 +69,10 @@ def measured(claim, **changes):
 
 def test_ratios_are_to_the_smallest_printed_areas():
     of_sets = measured("pe-means/synopsis-on-every-set")
-    found = dict(zip(of_sets.cases["dataset"], of_sets.values[0], strict=True))
-    assert found == pytest.approx(fabricated.OURS, rel=1e-9)
+    found = of_sets.evidence.set_index("dataset")["measured_over_reported"]
+    assert found.to_dict() == pytest.approx(fabricated.OURS, rel=1e-9)
     together = measured("pe-means/synopsis")
-    assert together.values[0].tolist() == pytest.approx([0.8], rel=1e-9)
+    assert together.summary.startswith("Geometric mean of measured over printed areas 0.8 [")
     assert together.missing == ""
     some = measured("pe-means/synopsis", over={"dataset": "exact"})
     assert some.missing.startswith("no stored rows of birch2")
