@@ -24,6 +24,8 @@ WITHIN = "within sampling error"
 BETTER = "better"
 WORSE = "worse"
 FEW_SEEDS = "too few seeds"
+#: Verdicts as tables have them, where they are written otherwise.
+SHORT = {WITHIN: "within", NOT_COMPARABLE: "n. c."}
 #: Verdicts of the numbers that can be compared.
 JUDGED = (WITHIN, BETTER, WORSE)
 #: Columns of the evidence of a claim that reported numbers are reproduced.
@@ -153,8 +155,9 @@ def compare_reported(
         `deviation` (n - 1), `seeds`, `reported`, `reported_mean`, `reported_deviation`,
         `margin` (some standard errors of both and half a reported digit, where the
         reported deviation is taken half a digit larger and the error of a fixed sample
-        is counted in), `ratio` (measured over reported), `verdict`, `reason` (why it
-        cannot be compared), `note`, `epsilon`, `epsilon_spent`, `adjacency`.
+        is counted in), `ratio` (measured over reported), `verdict`, `short` (the same
+        in a table), `reason` (why it cannot be compared), `note`, `epsilon`,
+        `epsilon_spent`, `adjacency`.
     """
     numbers = [
         {name: cell[name] for name in PLACE if name in cell}
@@ -241,7 +244,8 @@ def _judge_number(
     else:
         is_higher = mean > value.mean
         verdict = BETTER if is_higher == higher_is_better(row["metric"]) else WORSE
-    return row | {"verdict": verdict, "reason": reason}
+    short = SHORT.get(verdict, verdict)
+    return row | {"verdict": verdict, "short": short, "reason": reason}
 
 
 def _find_reason(
@@ -269,22 +273,6 @@ def with_means(
     means = pd.DataFrame(cells)[keys]
     means["reported"] = [parse(cell[metric]).mean for cell in cells]
     return table.merge(means, on=keys, how="left")
-
-
-def with_stored_sizes(
-    reported: Sequence[Mapping],
-    cells: pd.DataFrame,
-    columns: Sequence[str],
-) -> pd.DataFrame:
-    """Add what is stored of data sets to their reported sizes, ``<name>_reported``."""
-    stored = cells[["dataset", *columns]].drop_duplicates("dataset")
-    suffixes = ("_reported", "")
-    return pd.DataFrame(reported).merge(
-        stored,
-        on="dataset",
-        how="left",
-        suffixes=suffixes,
-    )
 
 
 def counts_text(

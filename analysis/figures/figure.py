@@ -113,7 +113,7 @@ class FigureSpec:
 
     # Look
     width: float = 0.0
-    styles: Any = _empty()
+    styles: Entries = _empty()
     variants: Entries = _empty()
     bands: Literal["area", "bars"] = "area"
     cut: Literal["", "point", "panel"] = ""
@@ -174,8 +174,7 @@ class FigureSpec:
         if style != "paper" or not isinstance(self.in_paper, Mapping):
             return self
         changes = checked(f"{self}: in_paper", self.in_paper)
-        if isinstance(self.styles, Mapping):
-            changes["styles"] = {**self.styles, **changes.get("styles", {})}
+        changes["styles"] = {**self.styles, **changes.get("styles", {})}
         return replace(self, **changes)
 
     def function(

@@ -8,7 +8,7 @@ finite), and columns of the cell.
 
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -26,6 +26,7 @@ from pkm.analysis.figures.texts import (
     DASH,
     count_text,
     epsilon_label,
+    find_unstored,
     interval_text,
     not_run_texts,
     short_exponents,
@@ -339,6 +340,20 @@ def statistics(
     return dict(zip(STATISTICS, columns, strict=True))
 
 
+def compare_sizes(
+    study: Study,
+    spec: FigureSpec,
+    reported: Sequence[Mapping],
+) -> FigureData:
+    """List reported sizes of data sets, ``<name>_reported``, and what is stored."""
+    cells = study.matrix(spec.sweep, spec.metric[0]).cells
+    stored = cells[["dataset", *spec.extra_columns]].drop_duplicates("dataset")
+    suffixes = ("_reported", "")
+    table = pd.DataFrame(reported).merge(stored, "left", "dataset", suffixes=suffixes)
+    titles = {name: spec.format_name(name) for name in table["dataset"]}
+    return FigureData(table, cells, find_unstored(titles, cells))
+
+
 # What is not shown
 
 
@@ -368,55 +383,58 @@ def find_missing(
     data: FigureData,
     spec: FigureSpec,
 ) -> tuple[str, ...]:
-    """Say which panels have no rows, and which curves lack some of the others."""
+    """Say which panels have no rows, and which curves lack some of the others.
+
+    With `expected`, the same of the values of its columns.
+    """
     drawn = data.drawn
     if not len(drawn):
         return not_run_texts([spec.title])
-    if spec.expected:
-        return not_run_texts(_missing_values(data, spec))
-    panels = panel_names(drawn, spec)
-    expected = expected_panels(spec)
-    names = [spec.part(name).title for name in expected if name not in panels]
+    expected = spec.expected
+    if not expected:
+        by_method = spec.hue == "method" and "method" not in spec.panel
+        hues = list(spec.curves) or (spec.methods if by_method else ())
+        expected = {"panel": expected_panels(spec), "hue": hues}
+    label = make_labels(data, spec, {})
+    (first, values), *others = expected.items()
+    places = drawn.get(first, pd.Series("", drawn.index))
+    stored = panel_names(drawn, spec) if first == "panel" else list(places.unique())
+    names = [label(first, value) for value in values if value not in stored]
 
-    by_method = spec.hue == "method" and "method" not in spec.panel
-    changes = spec.styles if isinstance(spec.styles, Mapping) else {}
-    for hue in spec.curves or (spec.methods if by_method else ()):
-        label = hue if spec.curves else MethodStyles(data.source).label(hue)
-        label = (changes.get(hue) or {}).get("label", label)
-        rows = drawn[drawn["hue"] == hue]
-        stored = set(rows.get("panel", [""] * len(rows)))
-        places = [spec.part(name).title for name in panels if name not in stored]
-        if len(places) == len(panels):
-            names.append(label)
-        elif spec.panel and places:
-            names.append(f"{label} on {', '.join(places)}")
+    for column, values in others:
+        for value in values:
+            known = set(places[drawn[column] == value])
+            lacks = [label(first, place) for place in stored if place not in known]
+            if not known:
+                names.append(label(column, value))
+            elif lacks and (spec.expected or spec.panel):
+                names.append(f"{label(column, value)} on {', '.join(lacks)}")
     return not_run_texts(names)
 
 
-def _missing_values(
+def make_labels(
     data: FigureData,
     spec: FigureSpec,
-) -> list[str]:
-    """List the expected values without rows, per value of the first column."""
-    drawn = data.drawn
+    hues: Mapping[Any, str],
+) -> Callable[[str, Any], str]:
+    """Return a function that names the value of a column; `hues` are in the legend."""
     styles = MethodStyles(data.source)
 
     def label(
         column: str,
         value: Any,
     ) -> str:
-        return styles.label(value) if column == "method" else spec.format_name(value)
+        if column == "panel":
+            return spec.part(value).title
+        if column == "hue":
+            own = (spec.styles.get(value) or {}).get("label")
+            if hues or own or spec.curves:
+                return hues.get(value) or own or spec.format_name(value)
+        if getattr(spec, column, column) == "method":
+            return styles[value].label
+        return DASH if pd.isna(value) else spec.format_name(value)
 
-    (first, expected), *others = spec.expected.items()
-    present = [value for value in expected if value in set(drawn[first])]
-    names = [label(first, value) for value in expected if value not in present]
-    for column, values in others:
-        for value in values:
-            stored = set(drawn.loc[drawn[column] == value, first])
-            places = [label(first, name) for name in present if name not in stored]
-            if places:
-                names.append(f"{label(column, value)} on {', '.join(places)}")
-    return names
+    return label
 
 
 # Texts
@@ -456,7 +474,7 @@ def _look_up(
         of_expected = f" of {n_expected}" if n_panels < n_expected else ""
         plural = "" if n_expected == 1 else "s"
         return f"{n_panels}{of_expected} data set{plural}"
-    if name in ("seeds", "runs"):
+    if name in ("seeds", "runs") and "seeds" in drawn:
         return count_text(drawn["seeds"].dropna(), name)
     if name == "left_out":
         left_out = drawn["left_out"]
@@ -559,30 +577,17 @@ def print_table(
         find_end = table.groupby(curves, dropna=False)["x"].transform
         x = table["x"]
         table = table[(x == find_end("min")) | (x == find_end("max"))]
-    styles = MethodStyles(data.source)
-
-    def label(
-        value: Any,
-        column: str,
-    ) -> str:
-        if column == "panel":
-            return spec.part(value).title
-        if column == "hue":
-            return labels.get(value) or spec.format_name(value)
-        if getattr(spec, column, column) == "method":
-            return styles[value].label
-        return DASH if pd.isna(value) else spec.format_name(value)
-
+    label = make_labels(data, spec, labels)
     printed = pd.DataFrame()
     for column, heading in headings.items():
-        printed[heading] = [label(value, column) for value in table[column]]
+        printed[heading] = [label(column, value) for value in table[column]]
     rows = table.to_dict("records")
     printed["value"] = [number_text(spec.text, row) for row in rows]
 
     across = spec.print_columns
     if across not in table:
         return printed
-    printed["across"] = [label(value, across) for value in table[across]]
+    printed["across"] = [label(across, value) for value in table[across]]
     wide = printed.pivot_table(
         "value",
         index,

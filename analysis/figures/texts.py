@@ -135,11 +135,10 @@ def times_text(value: float) -> str:
 def interval_text(
     value: float,
     half_width: float,
-    form: str = "{:.4g}",
 ) -> str:
     """Write ``value ± half-width`` down to two digits of the half-width.
 
-    The value alone, in `form`, if there is no half-width; a dash without a value.
+    The value alone if there is no half-width; a dash without a value.
 
     Examples
     --------
@@ -149,7 +148,7 @@ def interval_text(
     if not np.isfinite(value):
         return DASH
     if not 0 < half_width < np.inf:
-        return form.format(value)
+        return f"{value:.4g}"
     places = max(1 - int(np.floor(np.log10(half_width))), 0)
     return f"{value:.{places}f} ± {half_width:.{places}f}"
 

@@ -4,7 +4,6 @@ Tables 1 to 3, budget splits by rank, and ratios at matched spent budgets.
 """
 
 import string
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,22 +12,17 @@ import pandas as pd
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.expressions import item
-from pkm.analysis.claims.findings import NOT_COMPARABLE
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import FigureData, find_missing, number_text, select
-from pkm.analysis.figures.styles import MethodStyles
-from pkm.analysis.figures.texts import count_text, find_unstored, format_number
+from pkm.analysis.figures.frames import FigureData, compare_sizes, find_missing, select
+from pkm.analysis.figures.texts import count_text, format_number
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.statistics import percentile_interval, resampled_means
 from pkm.analysis.tables.study import Study
-from pkm.schema import BY_NAME, higher_is_better
+from pkm.schema import higher_is_better
 
 REPORTED = read_claims("dpm")["reported"]
 
 # Tables
-
-#: Not in the paper, which has a part of them.
-ALL_LETTERS = {"dataset": "letters"}
 
 
 def sizes(
@@ -36,14 +30,7 @@ def sizes(
     spec: FigureSpec,
 ) -> FigureData:
     """Sizes of the data sets as the paper reports them and as stored."""
-    cells = study.cells
-    if "table" in study.sweeps:
-        cells = cells.query("sweep == 'table'")
-    entries = [*REPORTED["sizes"], ALL_LETTERS]
-    columns = ["n", "d", "k", "domain_half_width"]
-    table = reported.with_stored_sizes(entries, cells, columns)
-    titles = {name: spec.format_name(name) for name in table["dataset"]}
-    return FigureData(table, cells, find_unstored(titles, cells))
+    return compare_sizes(study, spec, REPORTED["sizes"])
 
 
 def quality(
@@ -57,43 +44,22 @@ def quality(
     texts = pd.concat([table["reason"], table["note"]])
     is_said = texts.str.endswith(("seeds", "stored rows")) | (texts == "")
     letters = dict(zip(texts[~is_said].unique(), string.ascii_lowercase, strict=False))
-
-    styles = MethodStyles(study.cells)
-    printed = []
-    for (dataset, method), group in table.groupby(["dataset", "method"], sort=False):
-        row = {
-            "data set": spec.format_name(dataset),
-            "method": styles.label(method),
-        }
-        for number in group.to_dict("records"):
-            metric = number["metric"]
-            arrow = "↑" if higher_is_better(metric) else "↓"
-            row[f"{BY_NAME[metric].label} {arrow}"] = _quality_text(number, letters)
-        row["ε spent"] = format_number(group["epsilon_spent"].max())
-        printed.append(row)
+    marks = texts.map(lambda text: f" ({letters[text]})" if text in letters else "")
+    spent = table.groupby(["dataset", "method"])["epsilon_spent"].transform("max")
+    table = table.assign(
+        marks=marks.groupby(level=0).sum(),
+        spent=spent.map(format_number),
+    )
 
     reasons = [f"({letter}) {text}." for text, letter in letters.items()]
     fields = {
         "verdicts": reported.counts_text(table["verdict"]),
         "reasons": " ".join(reasons),
     }
-    cells = study.cells
     stored = table.query("seeds > 0")
-    missing = find_missing(FigureData(stored, cells), spec)
-    cells = cells[cells["dataset"].isin(stored["dataset"])]
-    return FigureData(table, cells, missing, fields, pd.DataFrame(printed))
-
-
-def _quality_text(
-    row: Mapping,
-    letters: Mapping[str, str],
-) -> str:
-    verdict = row["verdict"].removesuffix(" sampling error")
-    verdict = verdict.replace(NOT_COMPARABLE, "n. c.")
-    texts = (row["reason"], row["note"])
-    marks = "".join(f" ({letters[text]})" for text in texts if text in letters)
-    measured = number_text("{mean:.3g} ± {deviation:.2g}", row)
-    return f"{measured} | {row['reported']}: {verdict}{marks}"
+    missing = find_missing(FigureData(stored, study.cells), spec)
+    cells = study.cells[study.cells["dataset"].isin(stored["dataset"])]
+    return FigureData(table, cells, missing, fields)
 
 
 # Times

@@ -5,7 +5,6 @@ aggregation.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pandas as pd
@@ -16,11 +15,10 @@ from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.frames import (
     FigureData,
     compare,
-    number_text,
+    compare_sizes,
     select,
     summarize,
 )
-from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import DASH, find_unstored, times_text
 from pkm.analysis.tables.study import Study
 
@@ -55,7 +53,18 @@ def reported_losses(
     sweeps = list(dict.fromkeys([*entry["sweeps"], "table1"]))
     changes = {"cells": cells, "sweeps": sweeps}
     table = reported.compare_reported(study, entry | changes)
+    # Data sets down and methods across, as the paper prints them, with speed-ups.
+    order = {name: place for place, name in enumerate([*spec.titles, *spec.methods])}
+    table = table.sort_values(["dataset", "method"], key=lambda names: names.map(order))
     table = table.assign(table=int(spec.name[-1]))
+    if spec.compare:
+        measured = compare(study, spec).table.set_index("dataset")["value"]
+        texts = measured.map(times_text) + "x"
+        speedups = {
+            name: f"{texts.get(name, DASH)} | {value}x"
+            for name, value in REPORTED["speedups"].items()
+        }
+        table = table.assign(speedup=table["dataset"].map(speedups))
 
     notes = [
         f"{spec.titles[note['datasets'][0]]}: {note['reason']}."
@@ -66,29 +75,7 @@ def reported_losses(
         "notes": " ".join(notes),
     }
     missing = find_unstored(spec.titles, table.query("seeds > 0"))
-    # Data sets down and methods across, as the paper prints them, with speed-ups.
-    printed = (
-        table.assign(text=[_loss_text(row) for row in table.to_dict("records")])
-        .pivot(index="dataset", columns="method", values="text")
-        .loc[list(spec.titles), list(spec.methods)]
-        .rename(columns=MethodStyles(study.cells).label)
-        .reset_index(drop=True)
-    )
-    printed.insert(0, "data set", spec.titles.values())
-    if spec.compare:
-        measured = compare(study, spec).table.set_index("dataset")["value"]
-        texts = {name: f"{times_text(value)}x" for name, value in measured.items()}
-        printed["speed-up of MUFC, no seed touched"] = [
-            f"{texts.get(name, DASH)} | {value}x"
-            for name, value in REPORTED["speedups"].items()
-        ]
-    return FigureData(table, study.cells, missing, fields, printed)
-
-
-def _loss_text(number: Mapping) -> str:
-    verdict = number["verdict"].removesuffix(" sampling error")
-    measured = number_text("{mean:.3f} ± {deviation:.3f}", number)
-    return f"{measured} | {number['reported']}: {verdict}"
+    return FigureData(table, study.cells, missing, fields)
 
 
 def sizes(
@@ -96,11 +83,7 @@ def sizes(
     spec: FigureSpec,
 ) -> FigureData:
     """Data sets as reported and as stored."""
-    cells = study.matrix("table1", "loss_ratio").cells
-    columns = [*SETTING, "largest_client"]
-    table = reported.with_stored_sizes(REPORTED["sizes"], cells, columns)
-    missing = find_unstored(spec.titles, cells)
-    return FigureData(table.drop(columns="title"), study.cells, missing)
+    return compare_sizes(study, spec, REPORTED["sizes"])
 
 
 # Further figures
