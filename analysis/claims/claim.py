@@ -1,9 +1,9 @@
 """Claims of the papers as data: ``conf/paper/<paper>/claims.yaml``.
 
-The file has `title`, `reference`, `sets` (named lists), `reported` (numbers that the
-paper prints), `derived` (sweeps, methods and metrics that functions make), `deviations`
-and `claims`. Checks with formulas of a paper's own are registered by
-``analysis/papers/<paper>_checks.py``, hyphens of the name as underscores.
+The file has `title`, `reference`, `sets` (lists with anchors, for several claims),
+`reported` (numbers that the paper prints), `derived` (sweeps, methods and metrics that
+functions make), `deviations` and `claims`. Checks with formulas of a paper's own are
+registered by ``analysis/papers/<paper>_checks.py``, hyphens of the name as underscores.
 """
 
 from collections.abc import Iterator, Mapping

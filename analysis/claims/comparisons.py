@@ -1,11 +1,11 @@
 """What a claim compares: pairs of stored means, and their ratios.
 
 `left` and `right` list selectors (a method's name, or column values); `over` names the
-columns in which both sides agree, with the expected values, a named set of them, or
-``any``. Data sets that share these columns are averaged, over those that both sides
-have. `columns` adds columns to the cells, each an expression in those before it. With
-`share_of_runs`, an expression in them and in the `value` of a run, the share of runs in
-which it holds takes the place of the mean.
+columns in which both sides agree, with the expected values or ``any``. Data sets that
+share these columns are averaged, over those that both sides have. `columns` adds
+columns to the cells, each an expression in those before it. With `share_of_runs`, an
+expression in them and in the `value` of a run, the share of runs in which it holds
+takes the place of the mean.
 """
 
 import math
@@ -146,7 +146,7 @@ def find_pairs(
     not be of the same data set.
     """
     over = {
-        name: None if values == "any" else context.resolve(values)
+        name: None if values == "any" else values
         for name, values in check["over"].items()
     }
     if isinstance(check["metric"], list):
@@ -386,8 +386,7 @@ def measure_ratios(
         numbers = cells.map(lambda text: parse_number(text)[0], na_action="ignore")
         reported = numbers.min(axis=1).dropna().to_dict()
     if "over" in check:
-        datasets = context.resolve(check["over"]["dataset"])
-        reported = {name: reported[name] for name in datasets}
+        reported = {name: reported[name] for name in check["over"]["dataset"]}
 
     check = check | {"over": {"dataset": list(reported)}}
     measured = divide_pairs(find_pairs(study, check, context), check)

@@ -104,7 +104,7 @@ def rows(
         slack = (table.eval(allowed) / table[metric]).min()
         text = f"{text} {describe_slack(slack)}"
     missing = [
-        describe_missing(context.resolve(values), table[name], f"{name} ")
+        describe_missing(values, table[name], f"{name} ")
         for name, values in check.get("expected", {}).items()
     ]
     gaps = context.describe_gaps(check.get("method"), check.get("sweeps"))
@@ -313,7 +313,7 @@ def reported_values(
     if "method" in check:
         table = table[table["method"] == check["method"]]
     if "over" in check:
-        table = table[table["dataset"].isin(context.resolve(check["over"]))]
+        table = table[table["dataset"].isin(check["over"])]
 
     # What cannot be compared is no part of the claim; more runs would supply the rest.
     judged = table[table["verdict"].isin(reported.JUDGED)]

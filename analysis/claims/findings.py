@@ -150,25 +150,14 @@ class Context:
 
     Attributes
     ----------
-    sets : mapping of str to list
-        Named sets of data sets or parameters.
     gaps : DataFrame
         Planned runs without rows: `sweep`, `method`, `dataset`, `epsilon`, `reason`.
     reported : mapping
         Numbers that the paper reports.
     """
 
-    sets: Mapping = field(default_factory=dict)
     gaps: pd.DataFrame = field(default_factory=NO_GAPS.copy)
     reported: Mapping = field(default_factory=dict)
-
-    def resolve(
-        self,
-        values: str | Iterable,
-    ) -> list:
-        """Return the members of a named set, or the values themselves as a list."""
-        members = self.sets[values] if isinstance(values, str) else values
-        return list(members)
 
     def explain_missing(
         self,

@@ -68,8 +68,7 @@ def statistic(
     `statistic` is an expression in `value`, which is the ratio left / right (see
     `measure_ratios`), and in the columns of the cases, with the functions of
     `expressions`; `name` is what to call it. `loss` is the value of metrics that are
-    better low, less that of others. ``at_largest(k)`` is the k of the case with the
-    largest value, ``at_smallest(k)`` that of the smallest.
+    better low, less that of others.
 
     `joined` is a second expression, evaluated once on the numbers of all groups: they
     are its `value`, beside their `per` columns and the smallest and largest value of
@@ -81,7 +80,7 @@ def statistic(
     """
     bootstrap = measure_ratios(study, check, context)
     names = check.get("per", [])
-    n_cases = _count_cases(check, context, names)
+    n_cases = _count_cases(check, names)
     if not check.get("joined"):
         return decide(_evaluate_groups(bootstrap, check, names, n_cases), check)
     groups = _evaluate_groups(bootstrap, check | {"undecided": []}, names, n_cases)
@@ -186,14 +185,13 @@ def _why_undecided(
 
 def _count_cases(
     check: Mapping,
-    context: Context,
     names: Sequence[str],
 ) -> int | None:
     """Cases of a group of a complete study; None if the check does not say."""
     counts = {"metric": len(as_list(check["metric"]))}
     for name, values in check["over"].items():
         if values != "any":
-            counts[name] = len(context.resolve(values))
+            counts[name] = len(values)
     inside = {"metric", *check["over"]}.difference(names)
     if names and inside <= set(counts):
         n_left = 1 if "left" in names else len(check["left"])
@@ -217,13 +215,7 @@ def _evaluate_statistic(
     sign = np.where(metrics.map(higher_is_better), -1, 1)
     loss = sign * values
 
-    known = {
-        "at_largest": lambda column: column[values.argmax(axis=1)],
-        "at_smallest": lambda column: column[values.argmin(axis=1)],
-        "value": values,
-        "loss": loss,
-    }
-    return evaluate_expression(expression, columns | known)
+    return evaluate_expression(expression, columns | {"value": values, "loss": loss})
 
 
 # Orderings

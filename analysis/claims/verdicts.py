@@ -101,7 +101,7 @@ def prepare(
     """Return the study adapted to the paper, and the context that its checks need."""
     content = read_claims(paper)
     study, gaps = adapt_study(study, gaps, paper)
-    return study, Context(content["sets"], gaps, content["reported"])
+    return study, Context(gaps, content["reported"])
 
 
 def evaluate_check(

@@ -141,7 +141,6 @@ class FigureSpec:
     # Printed table
     print_rows: Entries = _empty()
     print_columns: str = "hue"
-    print_ends: bool = False
     print_lines: Entries = _empty()
     text: str = "{interval}"
 

@@ -571,12 +571,6 @@ def print_table(
     if not len(data.table):
         return pd.DataFrame(columns=index)
     table = data.table
-    if spec.print_ends:
-        # The rows at the smallest and the largest x of each curve.
-        curves = list(table.filter(CHANNELS[:-1]))
-        find_end = table.groupby(curves, dropna=False)["x"].transform
-        x = table["x"]
-        table = table[(x == find_end("min")) | (x == find_end("max"))]
     label = make_labels(data, spec, labels)
     printed = pd.DataFrame()
     for column, heading in headings.items():

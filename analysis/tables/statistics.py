@@ -106,11 +106,8 @@ def area(matrix: SeedMatrix) -> SeedMatrix:
     """
     grid = matrix.epsilons
     identity = matrix.cells[["sweep", *schema.names("identity")]].astype(str)
-    facts = {
-        "curve": identity.groupby(list(identity), sort=False).ngroup(),
-        "is_constant": matrix.cells["epsilon"].isna(),
-    }
-    matrix = replace(matrix, cells=matrix.cells.assign(**facts)).broadcast()
+    curve = identity.groupby(list(identity), sort=False).ngroup()
+    matrix = replace(matrix, cells=matrix.cells.assign(curve=curve)).broadcast()
 
     # The columns of complete curves, curve by curve.
     cells = matrix.cells.sort_values(["curve", "epsilon"], kind="stable")
@@ -119,15 +116,12 @@ def area(matrix: SeedMatrix) -> SeedMatrix:
     columns = cells.index.to_numpy().reshape(-1, max(grid.size, 1))
 
     firsts = matrix.take(columns[:, 0])
-    # A repeated value is left out once.
-    left_out = matrix.left_out[columns].sum(axis=1)
-    left_out = np.where(firsts.cells["is_constant"], firsts.left_out, left_out)
     return replace(
         firsts,
         metric=f"{matrix.metric}_area",
-        cells=firsts.cells.drop(columns=list(facts)).assign(epsilon=np.nan),
+        cells=firsts.cells.drop(columns="curve").assign(epsilon=np.nan),
         values=np.trapezoid(matrix.values[:, columns], grid, axis=2),
-        left_out=left_out,
+        left_out=matrix.left_out[columns].sum(axis=1),
     )
 
 

@@ -12,12 +12,12 @@ from pkm.analysis.claims.findings import CHECK_TYPES, Context, MissingRows
 from pkm.analysis.tables.study import Study
 
 REPORTED = read_claims("pe-means")["reported"]["areas"]
+EXACT = read_claims("pe-means")["sets"]["exact"]
 STORED = list(fabricated.PRINTED)
 
 
 def context():
-    paper = read_claims("pe-means")
-    return Context(sets=paper["sets"], reported=paper["reported"])
+    return Context(reported=read_claims("pe-means")["reported"])
 
 
 def finding(study, **changes):
@@ -31,9 +31,8 @@ def test_every_printed_row_is_there():
     cells = REPORTED["cells"]
     assert len({cell["dataset"] for cell in cells}) == 34
     assert sum("pe_means_published_projected" in cell for cell in cells) == 15
-    exact = read_claims("pe-means")["sets"]["exact"]
-    assert len(exact) == 21
-    assert set(exact) < {cell["dataset"] for cell in cells}
+    assert len(EXACT) == 21
+    assert set(EXACT) < {cell["dataset"] for cell in cells}
 
 
 def test_margins_are_three_standard_errors_and_half_a_digit():
@@ -54,11 +53,11 @@ def test_printed_areas_are_met_or_not():
     assert (met.verdict, met.comparisons, met.missing) == ("holds", 3, "")
     worse = Study(fabricated.all_rows(1.2))
     assert finding(worse).verdict == "not reproduced"
-    assert finding(worse, over="exact").verdict == "not reproduced"
+    assert finding(worse, over=EXACT).verdict == "not reproduced"
     near = Study(fabricated.all_rows(1.05))
     assert finding(near).verdict == "inconclusive"
     assert finding(near, margin=0.04).verdict == "not reproduced"
-    assert finding(study_of("pe-means"), over="exact").verdict == "not contradicted"
+    assert finding(study_of("pe-means"), over=EXACT).verdict == "not contradicted"
 
 
 def measured(claim, **changes):
@@ -74,7 +73,7 @@ def test_ratios_are_to_the_smallest_printed_areas():
     together = measured("pe-means/synopsis")
     assert together.summary.startswith("Geometric mean of measured over printed areas 0.8 [")
     assert together.missing == ""
-    some = measured("pe-means/synopsis", over={"dataset": "exact"})
+    some = measured("pe-means/synopsis", over={"dataset": EXACT})
     assert some.missing.startswith("no stored rows of birch2")
     with pytest.raises(MissingRows, match="no stored rows of sweep synopsis"):
         measured("pe-means/synopsis", left=["em_mc"])

@@ -87,7 +87,7 @@ def study_with_exception(exception, shift, **options):
 
 
 def evaluate_check(check, study, missing=NO_GAPS):
-    return verdicts.evaluate_check(study, check, verdicts.Context({}, missing))
+    return verdicts.evaluate_check(study, check, verdicts.Context(missing))
 
 
 def test_holm_equals_its_definition():
@@ -297,8 +297,10 @@ def test_second_interpretation_is_detailed_if_it_differs():
 
 def test_missing_values_of_the_best_are_reported():
     check = reports.check_of("fastlloyd", "iterations-range-useful")
-    sets = read_claims("fastlloyd")["sets"] | {"real10": ["iris", "s1", "wine"]}
-    context = verdicts.Context(sets, NO_GAPS)
+    three_sets = {"dataset": ["iris", "s1", "wine"]}
+    parts = [part | {"over": part["over"] | three_sets} for part in check["parts"]]
+    check = check | {"parts": parts}
+    context = verdicts.Context()
     rows = small_rows()
     finding = verdicts.evaluate_check(Study(rows), check, context)
     assert "absent: n_iterations 4, 6" in finding.missing
