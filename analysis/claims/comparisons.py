@@ -27,7 +27,6 @@ from pkm.analysis.claims.findings import (
     join_texts,
 )
 from pkm.analysis.claims.reported import parse_number
-from pkm.analysis.tables.planted import parse_planted_names
 from pkm.analysis.tables.statistics import area, resampled_means
 from pkm.analysis.tables.study import SeedMatrix, Study, concatenate, matches
 
@@ -231,8 +230,7 @@ def _select_matrix(
         raise MissingRows(context.explain_missing(check["sweep"]))
     matrix = concatenate(stored)
     matrix = area(matrix) if check.get("area") else matrix.broadcast()
-    cells = parse_planted_names(matrix.cells)
-    cells = with_columns(cells, check.get("columns", {}))
+    cells = with_columns(matrix.cells, check.get("columns", {}))
 
     is_allowed = np.ones(len(cells), dtype=bool)
     for name, values in over.items():

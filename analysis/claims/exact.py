@@ -33,7 +33,6 @@ from pkm.analysis.tables.accounting import (
     replacement_epsilon,
 )
 from pkm.analysis.tables.charges import read_charges
-from pkm.analysis.tables.planted import parse_planted_names
 from pkm.analysis.tables.study import Study, matches
 
 #: What rules may call, with ``@`` before the name.
@@ -212,7 +211,7 @@ def _read_charged(
     for name, default in check.get("defaults", {}).items():
         stored = cells.get(name, pd.Series("auto", cells.index)).fillna("auto")
         cells = cells.assign(**{name: stored.where(stored != "auto", default)})
-    cells = with_columns(parse_planted_names(cells), check.get("columns", {}))
+    cells = with_columns(cells, check.get("columns", {}))
 
     charged = read_charges(cells)
     if not len(charged):

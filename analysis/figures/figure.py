@@ -91,7 +91,7 @@ class FigureSpec:
     reported: Texts = ()
 
     # Statistic
-    value: Literal["mean", "median", "cost", "excess", "ratio", "raw"] = "mean"
+    value: Literal["mean", "median", "cost", "raw"] = "mean"
     interval: Literal["t95", "se3", "deviation", "bootstrap95", "none"] = "t95"
 
     # What goes where

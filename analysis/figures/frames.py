@@ -32,8 +32,11 @@ from pkm.analysis.figures.texts import (
     short_exponents,
 )
 from pkm.analysis.paper_files import refuse_unknown
-from pkm.analysis.tables.planted import parse_planted_names, relative_means
-from pkm.analysis.tables.statistics import column_statistics, percentile_interval
+from pkm.analysis.tables.statistics import (
+    column_statistics,
+    percentile_interval,
+    resampled_means,
+)
 from pkm.analysis.tables.study import SeedMatrix, Study, matches, raw_units
 from pkm.names import suggestion
 
@@ -174,10 +177,16 @@ def compare(
 ) -> FigureData:
     """Compare cells as a claim does: `compare` has keys of a check.
 
-    A comparison has the columns that all cells of its left side share, `datasets`, how
-    many are behind each side, and `grid`, the epsilons of an area.
+    Left sides are by default the curves or methods of the figure. A comparison has the
+    columns that all cells of its left side share, `datasets`, how many are behind each
+    side, and `grid`, the epsilons of an area.
     """
-    check = {"sweep": list(spec.sweep), "metric": spec.metric[0], **spec.compare}
+    check = {
+        "sweep": list(spec.sweep),
+        "metric": spec.metric[0],
+        "left": [*spec.curves.values()] or spec.methods,
+        **spec.compare,
+    }
     try:
         pairs = find_pairs(study, check, Context())
     except MissingRows:
@@ -204,9 +213,22 @@ def compare(
         datasets=sides.size(),
         grid=values_text(matrix.cells["epsilon"]),
     )
+    table = table[matches(table, _selector(table, spec))]
     used = sorted({*left, *pairs.rows["right"]})
-    missing = (pairs.missing,) if pairs.missing else ()
+    is_missing = pairs.missing and "left" in spec.compare
+    missing = (pairs.missing,) if is_missing else ()
     return FigureData(assign_channels(table, spec), cells.iloc[used], missing)
+
+
+def _selector(
+    table: pd.DataFrame,
+    spec: FigureSpec,
+) -> dict[str, Any]:
+    """Return the values of columns that `where` asks for."""
+    return {
+        name: table[name].mode().tolist() if value == MOST_COMMON else value
+        for name, value in spec.where.items()
+    }
 
 
 def summarize(
@@ -223,13 +245,9 @@ def summarize(
         matrix = study.matrix(spec.sweep, metric)
         if spec.value == "raw":
             matrix = raw_units(matrix)
-        matrix = replace(matrix, cells=parse_planted_names(matrix.cells))
         table = matrix.cells.assign(metric=metric, **statistics(matrix, spec))
 
-        selector = {
-            name: table[name].mode().tolist() if value == MOST_COMMON else value
-            for name, value in spec.where.items()
-        }
+        selector = _selector(table, spec)
         if spec.methods:
             selector["method"] = spec.methods
         table = table[matches(table, selector)]
@@ -315,13 +333,8 @@ def statistics(
     """
     mean, half_width, median, deviation, seeds = column_statistics(matrix.values)
     unknown = np.full(mean.shape, np.nan)
-    is_relative = spec.value in ("excess", "ratio")
-    if (is_relative or spec.interval == "bootstrap95") and matrix.seeds.size:
-        means, seeds = relative_means(matrix, spec.value)
-        mean = means[0]
-        low = high = unknown
-        if spec.interval != "none":
-            low, high = percentile_interval(means)
+    if spec.interval == "bootstrap95" and matrix.seeds.size:
+        low, high = percentile_interval(resampled_means(matrix))
         # With one or two seeds an interval may miss its own value.
         low = np.fmin(low, mean)
         high = np.fmax(high, mean)
@@ -334,7 +347,7 @@ def statistics(
         high = mean + half_width
     value = median if spec.value == "median" else mean
     summary = np.array([value, low, high, half_width, median, deviation])
-    if spec.value in ("cost", "excess"):
+    if spec.value == "cost":
         summary *= matrix.cells["n"].to_numpy(dtype=float)
     columns = [*summary, seeds, matrix.left_out]
     return dict(zip(STATISTICS, columns, strict=True))

@@ -59,7 +59,7 @@ def reported_losses(
     table = table.assign(table=int(spec.name[-1]))
     if spec.compare:
         measured = compare(study, spec).table.set_index("dataset")["value"]
-        texts = measured.map(times_text) + "x"
+        texts = {name: f"{times_text(value)}x" for name, value in measured.items()}
         speedups = {
             name: f"{texts.get(name, DASH)} | {value}x"
             for name, value in REPORTED["speedups"].items()

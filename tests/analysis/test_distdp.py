@@ -4,7 +4,6 @@ figures.
 
 import math
 import re
-from dataclasses import replace
 from functools import partial
 
 import charts
@@ -41,9 +40,7 @@ from pkm.analysis.claims.findings import (
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.papers.distdp import find_strategy
 from pkm.analysis.tables.accounting import composed_delta, gaussian_delta
-from pkm.analysis.tables.planted import parse_planted_names, relative_means
-from pkm.analysis.tables.statistics import resampled_means
-from pkm.analysis.tables.study import REQUIRED
+from pkm.analysis.tables.study import REQUIRED, parse_planted_names
 from pkm.methods.distance.dist_dp import DistDP
 from pkm.privacy import SCALE
 from pkm.privacy.queries.moved_records import soft_sensitivity
@@ -108,15 +105,6 @@ def test_cost_excess_and_ratio(study):
     assert cost == pytest.approx(mean * n)
     assert excess == pytest.approx([16, 64, 256, 1024], rel=0.02)
     assert ratio == pytest.approx(mean / optimum)
-
-
-def test_excess_of_a_figure_is_the_cost_where_points_coincide(study):
-    panel = study.matrix("planted_radius", "nicv")
-    panel = replace(panel, cells=parse_planted_names(panel.cells))
-    means, _ = relative_means(panel, "excess")
-    known = np.isfinite(means[0])
-    assert known.all()
-    assert (means == resampled_means(panel)).all()
 
 
 def test_ambiguous_selectors_are_refused(study):
