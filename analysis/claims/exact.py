@@ -315,18 +315,16 @@ def reported_values(
         table = table[table["dataset"].isin(check["over"])]
 
     # What cannot be compared is no part of the claim; more runs would supply the rest.
-    judged = table[table["verdict"].isin(reported.JUDGED)]
+    is_judged = table["verdict"].isin(reported.JUDGED)
+    is_absent = table["verdict"].isin([NOT_RUN, reported.FEW_SEEDS])
+    others = reported.counts_text(table.loc[~is_judged, "verdict"])
+    missing = reported.counts_text(table.loc[is_absent, "verdict"])
+    judged = table[is_judged]
     n_judged = len(judged)
-    counts = table["verdict"].value_counts()
-    others = counts.drop(list(reported.JUDGED), errors="ignore")
-    texts = {name: f"{count} numbers {name}" for name, count in others.items()}
-    others_text = "; ".join(texts.values())
     if not n_judged:
         none = f"none of {len(table)} reported numbers can be judged"
-        raise MissingRows(f"{none}: {others_text}")
-    more_runs = [NOT_RUN, reported.FEW_SEEDS]
-    missing = join_texts(*(texts.get(name, "") for name in more_runs))
-    n_absent = table["verdict"].isin(more_runs).sum()
+        raise MissingRows(f"{none}: {others}")
+    counts = judged["verdict"].value_counts()
     within, better, worse = counts.reindex(reported.JUDGED, fill_value=0)
     margin = check.get("margin", reported.NEAR_SHARE)
     n_near = sum(
@@ -338,19 +336,21 @@ def reported_values(
     n_outside = n_judged - within
     by_chance = stats.binom.sf(n_outside - 1, n_judged, chance) > LEVEL
     # Absent numbers support nothing; but were all of them met, fewer would be outside.
-    may_be_chance = stats.binom.sf(n_outside - 1, n_judged + n_absent, chance) > LEVEL
+    may_be_chance = stats.binom.sf(n_outside - 1, n_judged + is_absent.sum(), chance)
     is_near = n_near == n_judged
-    verdict = to_verdict(not (may_be_chance or is_near), by_chance and is_near)
-    verdict = weaken(verdict, missing)
+    is_violated = may_be_chance <= LEVEL and not is_near
+    verdict = weaken(to_verdict(is_violated, by_chance and is_near), missing)
 
     # Numbers that speak against the claim come first.
-    order = judged["verdict"].map(reported.JUDGED[::-1].index)
-    judged = judged.loc[order.sort_values(kind="stable").index]
+    order = reported.JUDGED[::-1].index
+    judged = judged.sort_values(
+        "verdict", key=lambda names: names.map(order), kind="stable"
+    )
     summary = (
         f"Of {n_judged} reported numbers that can be compared {within} are within "
         f"sampling error, {better} measured ones are better and {worse} worse; "
         f"{n_near} lie within {percent(margin)} of the reported mean. "
-        f"{others_text}"
+        f"{others}"
     )
     seeds = int(judged["seeds"].min())
     evidence = judged[reported.EVIDENCE].reset_index(drop=True)

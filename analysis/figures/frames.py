@@ -89,7 +89,7 @@ class FigureData:
     fields : mapping
         Further fields of the caption and of axis labels.
     printed : DataFrame, optional
-        The table as it is printed; by default it is laid out by the specification.
+        What `print_lines` of the specification print in place of `table`.
     """
 
     table: pd.DataFrame
@@ -570,10 +570,8 @@ def print_table(
 
     `labels` are those of hues in the legend.
     """
-    if data.printed is not None:
-        return data.printed
     if spec.print_lines:
-        return print_rows(data.table, spec)
+        return _print_lines(data.table if data.printed is None else data.printed, spec)
     panel = "data set" if spec.panel == ("dataset",) else "panel"
     headings = spec.print_rows or {
         name: panel if name == "panel" else getattr(spec, name) or name
@@ -605,7 +603,7 @@ def print_table(
     return wide.fillna(DASH).reset_index().rename_axis(columns=None)
 
 
-def print_rows(
+def _print_lines(
     table: pd.DataFrame,
     spec: FigureSpec,
 ) -> pd.DataFrame:

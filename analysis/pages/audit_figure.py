@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.figures.figure import FigureResult, FigureSpec, checked
-from pkm.analysis.figures.frames import FigureData, print_rows
+from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.figures.texts import DASH, count_text, format_number
 from pkm.analysis.pages.audits import NO_POWER, Audit, table
 from pkm.analysis.render.draw import render
@@ -55,8 +55,7 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
         for finding in audit.findings
         if not finding["flaw"]
     )
-    printed = print_rows(texts, spec)
-    return render(FigureData(_marks(audits), None, gaps, fields, printed), spec)
+    return render(FigureData(_marks(audits), None, gaps, fields, texts), spec)
 
 
 def read_spec() -> FigureSpec:

@@ -127,14 +127,11 @@ def budget_splits(
         "splits": n_splits.max(),
         "seeds": count_text(splits["seeds"]),
     }
-    headings = {name: f"share of {name}" for name in STEPS}
-    headings["hue"] = "part"
-    printed = means[["panel", "hue", *STEPS]].round(3).rename(columns=headings)
     return FigureData(
         points,
         splits,
         fields=fields,
-        printed=printed,
+        printed=means,
     )
 
 

@@ -20,7 +20,7 @@ from pkm.analysis.claims.federation_costs import (
 from pkm.analysis.claims.findings import NOT_COMPARABLE, NOT_RUN
 from pkm.analysis.claims.reported import counts_text, parse
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import FigureData, print_rows
+from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.figures.texts import (
     DASH,
     count_text,
@@ -91,7 +91,7 @@ def table3(
     facts = facts[["rounds", "transport"]].replace("", DASH)
     cells = pd.DataFrame(TABLE3["cells"]).set_index("dataset")
     lines = measured.combine_first(cells).join(facts)
-    printed = print_rows(lines.loc[list(TITLES)], spec)
+    printed = lines.loc[list(TITLES)]
     missing = find_unstored(TITLES, stored)
     return FigureData(table, missing=missing, fields=fields, printed=printed)
 

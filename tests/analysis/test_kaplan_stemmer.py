@@ -545,7 +545,7 @@ def test_claims_without_rows_report_the_reason():
 
 def test_table1_has_bounds_and_measured_slopes(study):
     result = figure("table1")
-    table = result.table.set_index("method")
+    table = result.table.set_index("reference")
     formatted = result.formatted.set_index("method")
     assert len(table) == len(formatted) == 6
     assert not result.missing
