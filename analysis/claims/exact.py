@@ -318,7 +318,8 @@ def reported_values(
     is_judged = table["verdict"].isin(reported.JUDGED)
     is_absent = table["verdict"].isin([NOT_RUN, reported.FEW_SEEDS])
     others = reported.counts_text(table.loc[~is_judged, "verdict"])
-    missing = reported.counts_text(table.loc[is_absent, "verdict"])
+    absent = reported.counts_text(table.loc[is_absent, "verdict"])
+    missing = f"{absent} of {len(table)} numbers" if absent else ""
     judged = table[is_judged]
     n_judged = len(judged)
     if not n_judged:

@@ -556,7 +556,7 @@ def number_text(
     """
     numbers = (row.get(name, np.nan) for name in ("value", "half_width"))
     interval = interval_text(*numbers)
-    text = _Numbers().format(template, **{**row, "interval": interval})
+    text = _Numbers().format(template, **{"interval": interval, **row})
     unknown_interval = rf" ± {DASH}| \[({DASH}, .*|.*, {DASH})\]"
     return re.sub(unknown_interval, "", short_exponents(text))
 
