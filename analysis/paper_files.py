@@ -1,7 +1,9 @@
 """Files of a paper's folder, ``conf/paper/<paper>/<file>.yaml``, with their checks."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pkm import catalogue, schema
 from pkm.names import suggestion
@@ -87,6 +89,76 @@ def refuse_unknown(
     for name in names:
         if name not in known:
             raise ValueError(f"{where}: {name!r} is unknown{suggestion(name, known)}")
+
+
+_read_hints = cache(get_type_hints)
+
+
+def make_entry(
+    kind: type,
+    entry: Mapping,
+    where: str,
+) -> Any:
+    """Make a dataclass of the entry of a file.
+
+    Raises
+    ------
+    ValueError
+        If a key is unknown or absent, or a value has another type than its field.
+    """
+    required = [
+        field.name
+        for field in fields(kind)
+        if field.default is MISSING and field.default_factory is MISSING
+    ]
+    absent = [name for name in required if name not in entry]
+    values = check_entry(kind, entry, where)
+    if absent:
+        raise ValueError(f"{where}: the keys {absent} are required")
+    return kind(**values)
+
+
+def check_entry(
+    kind: type,
+    entry: Mapping,
+    where: str,
+) -> dict[str, Any]:
+    """Return some keys of an entry with the types of the fields of a dataclass.
+
+    Examples
+    --------
+    >>> from pkm.analysis.figures.figure import FigureSpec
+    >>> check_entry(FigureSpec, {"sweep": "real", "share_y": True}, "figure a")
+    {'sweep': ('real',), 'share_y': True}
+    """
+    hints = _read_hints(kind)
+    refuse_unknown(entry, hints, where)
+    return {
+        name: _convert(value, hints[name], f"{where}: {name}")
+        for name, value in entry.items()
+    }
+
+
+def _convert(
+    value: Any,
+    hint: Any,
+    where: str,
+) -> Any:
+    """Check a value by the type of its field; one name stands for a tuple of it."""
+    kind = get_origin(hint) or hint
+    if kind is Literal:
+        refuse_unknown([value], get_args(hint), where)
+    if kind in (Any, Literal):
+        return value
+    if kind is tuple:
+        is_one = isinstance(value, str) or not isinstance(value, Sequence)
+        items = [value] if is_one else value
+        return tuple(_convert(item, get_args(hint)[0], where) for item in items)
+    expected = (int, float) if kind is float else kind
+    is_flag = isinstance(value, bool) and kind is not bool
+    if is_flag or not isinstance(value, expected):
+        raise ValueError(f"{where}={value!r} must be of type {kind.__name__}")
+    return value
 
 
 class KnownNames:

@@ -7,31 +7,31 @@ registered by ``analysis/papers/<paper>_checks.py``, hyphens of the name as unde
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from typing import Literal
 
 import pandas as pd
 
 from pkm import catalogue
 from pkm.analysis.claims import exact, predicates  # noqa: F401, types of checks
 from pkm.analysis.claims.findings import CHECK_TYPES, COMMON_KEYS
-from pkm.analysis.paper_files import KnownNames, place, read, refuse_unknown
+from pkm.analysis.paper_files import (
+    KnownNames,
+    make_entry,
+    place,
+    read,
+    refuse_unknown,
+)
 from pkm.analysis.tables.study import Study
 
-KINDS = ("ordering", "threshold", "trend", "magnitude", "count")
-BASES = (
-    "explicit",
-    "implied",
-    "cited",
-    "theorem",
-    "printed",
-    "derived",
-    "surrogate",
-)
-#: What claims are about: the paper, or this project's formulas, constants and ledger.
-ABOUT = ("paper", "code")
+Kind = Literal["ordering", "threshold", "trend", "magnitude", "count"]
+#: Where a claim comes from.
+Basis = Literal[
+    "explicit", "implied", "cited", "theorem", "printed", "derived", "surrogate"
+]
 _REQUIRED = {"title": str, "reference": str, "claims": list}
 #: Values of the keys that a file may leave out.
 _DEFAULTS = {"derived": [], "sets": {}, "reported": {}, "deviations": []}
@@ -47,10 +47,8 @@ class Claim:
         ``<paper>/<name>``.
     section, source : str
         Where the paper has it.
-    kind : str
-        One of `KINDS`.
-    basis : str
-        Where the claim comes from: one of `BASES`.
+    kind, basis : str
+        See `Kind` and `Basis`.
     statement : str
         The claim, paraphrased.
     check : mapping
@@ -59,20 +57,21 @@ class Claim:
         Numbers of the paper.
     doubt : str
         What the paper leaves open, and how it is interpreted here.
-    about : str
-        One of `ABOUT`; verdicts are counted apart by it.
+    about : {"paper", "code"}
+        What it is about: the paper, or this project's formulas, constants and ledger.
+        Verdicts are counted apart by it.
     """
 
     id: str
     section: str
-    kind: str
-    basis: str
+    kind: Kind
+    basis: Basis
     statement: str
     check: Mapping
     source: str = ""
     reported: str = ""
     doubt: str = ""
-    about: str = ABOUT[0]
+    about: Literal["paper", "code"] = "paper"
 
 
 def papers_with_claims() -> list[str]:
@@ -133,20 +132,12 @@ def make_claim(
     known: KnownNames | None = None,
 ) -> Claim:
     """Make a claim of its entry, with all keys and, if known, names checked."""
-    refuse_unknown(entry, Claim.__annotations__, location)
-    required = [field.name for field in fields(Claim) if field.default is MISSING]
-    missing = [name for name in required if name not in entry]
-    if missing:
-        raise ValueError(f"{location}: the keys {missing} are required")
-    refuse_unknown([entry["kind"]], KINDS, f"{location}: kind")
-    refuse_unknown([entry["basis"]], BASES, f"{location}: basis")
-    refuse_unknown([entry.get("about", ABOUT[0])], ABOUT, f"{location}: about")
-
-    check_keys(entry["check"], location)
+    claim = make_entry(Claim, entry, location)
+    check_keys(claim.check, location)
     if known:
-        for check in _list_checks(entry["check"]):
+        for check in _list_checks(claim.check):
             known.check(check, location)
-    return Claim(**entry)
+    return claim
 
 
 def check_keys(

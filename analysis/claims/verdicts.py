@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from pkm.analysis.claims.claim import (
-    ABOUT,
     Claim,
     adapt_study,
     list_variants,
@@ -210,7 +209,7 @@ def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 def count_verdicts(table: pd.DataFrame) -> dict[str, dict[str, int]]:
     """Count the verdicts of an overview, apart by what its claims are about."""
     counts = {}
-    for about in ABOUT:
+    for about in ("paper", "code"):
         found = table.loc[table["about"] == about, "verdict"].value_counts()
         counts[about] = {name: int(found.get(name, 0)) for name in VERDICTS}
     return counts
