@@ -8,19 +8,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from pkm import catalogue, schema
 from pkm.names import suggestion
 
-#: Keys of figures and checks whose values are names, and what they name.
+#: What keys of figures and checks name.
 NAMES = {
-    "sweep": "sweep",
-    "sweeps": "sweep",
-    "metric": "metric",
-    "metrics": "metric",
-    "method": "method",
-    "methods": "method",
-    "without": "method",
-    "curves": "method",
-    "left": "method",
-    "right": "method",
-    "relative_to": "method",
+    "sweep": ("sweep", "sweeps"),
+    "metric": ("metric", "metrics"),
+    "method": ("method", "methods", "curves", "left", "right", "relative_to"),
 }
 
 
@@ -191,9 +183,10 @@ class KnownNames:
         where: str,
     ) -> None:
         """Refuse an unknown sweep, metric or method; name the nearest known one."""
-        for key, kind in NAMES.items():
-            names = list(_names_in(entry.get(key, ())))
-            refuse_unknown(names, self._known[kind], f"{where}: {key}")
+        for kind, keys in NAMES.items():
+            for key in keys:
+                names = _names_in(entry.get(key, ()))
+                refuse_unknown(names, self._known[kind], f"{where}: {key}")
 
 
 def _names_of_entries(paper: Mapping) -> set[str]:

@@ -2,22 +2,20 @@
 
 The file has `title`, `reference`, `sets` (lists with anchors, for several claims),
 `reported` (numbers that the paper prints), `derived` (sweeps, methods and metrics that
-functions make), `deviations` and `claims`. Checks with formulas of a paper's own are
-registered by ``analysis/papers/<paper>_checks.py``, hyphens of the name as underscores.
+functions make), `deviations` and `claims`. `removals` says that the rows are of a
+`RemovalStudy`.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Literal
 
 import pandas as pd
 
 from pkm import catalogue
 from pkm.analysis.claims import exact, predicates  # noqa: F401, types of checks
-from pkm.analysis.claims.findings import CHECK_TYPES, COMMON_KEYS
+from pkm.analysis.claims.findings import CHECK_KEYS, COMMON_KEYS
 from pkm.analysis.paper_files import (
     KnownNames,
     make_entry,
@@ -25,6 +23,7 @@ from pkm.analysis.paper_files import (
     read,
     refuse_unknown,
 )
+from pkm.analysis.tables.removals import RemovalStudy, parent_sweep
 from pkm.analysis.tables.study import Study
 
 Kind = Literal["ordering", "threshold", "trend", "magnitude", "count"]
@@ -34,7 +33,13 @@ Basis = Literal[
 ]
 _REQUIRED = {"title": str, "reference": str, "claims": list}
 #: Values of the keys that a file may leave out.
-_DEFAULTS = {"derived": [], "sets": {}, "reported": {}, "deviations": []}
+_DEFAULTS = {
+    "derived": [],
+    "sets": {},
+    "reported": {},
+    "deviations": [],
+    "removals": False,
+}
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,6 @@ def read_claims(paper: str) -> dict:
         by its id, or a key is unknown or absent.
     """
     content = _DEFAULTS | read(paper, "claims.yaml", _REQUIRED, _DEFAULTS)
-    _import_checks(paper)
     file = place(paper, "claims.yaml")
     known = KnownNames(paper, content["derived"])
     claims: dict[str, Claim] = {}
@@ -106,24 +110,16 @@ def read_claims(paper: str) -> dict:
     return content | {"claims": list(claims.values())}
 
 
-def _import_checks(paper: str) -> object:
-    """Import the checks that only this paper needs, which registers them."""
-    name = f"pkm.analysis.papers.{paper.replace('-', '_')}_checks"
-    return import_module(name) if find_spec(name) else None
-
-
 def adapt_study(
     study: Study,
     gaps: pd.DataFrame,
     paper: str,
 ) -> tuple[Study, pd.DataFrame]:
-    """Return stored rows and gaps with the paper's own names of sweeps and methods.
-
-    A module ``<paper>_checks`` may have a function of the same name for it.
-    """
-    checks = _import_checks(paper)
-    change = getattr(checks, "adapt_study", None)
-    return change(study, gaps) if change else (study, gaps)
+    """Return stored rows and gaps with the paper's own names of sweeps and methods."""
+    if not read_claims(paper)["removals"]:
+        return study, gaps
+    # The gaps of all parts of a sweep are under its name.
+    return RemovalStudy(study), gaps.assign(sweep=gaps["sweep"].map(parent_sweep))
 
 
 def make_claim(
@@ -145,8 +141,7 @@ def check_keys(
     location: str,
 ) -> None:
     """Refuse a check, its parts or its variants with an unknown type or key."""
-    known = {name: kind.keys for name, kind in CHECK_TYPES.items()}
-    known["all_of"] = {*COMMON_KEYS, "parts"}
+    known = CHECK_KEYS | {"all_of": {*COMMON_KEYS, "parts"}}
     for entry in _list_checks(check):
         kind = entry.get("type")
         refuse_unknown([kind], known, f"{location}: type of check")

@@ -206,12 +206,12 @@ def _match_sides(
         # On the `over` columns and by data set.
         rows = rows.merge(_find_side(cells, check, over, "right"))
     else:
-        rows = rows.assign(right=rows["left"], right_label="1", right_order=0)
+        rows = rows.assign(right=rows["left"], right_label="1")
     if "relative_to" in check:
         scales = cells.loc[matches(cells, check["relative_to"]), "dataset"]
         scale_of = dict(zip(scales, scales.index, strict=True))
         rows = rows.assign(scale=rows["dataset"].map(scale_of)).dropna(subset="scale")
-    return rows.sort_values(["left_order", "right_order"], kind="stable")
+    return rows
 
 
 def _select_matrix(
@@ -261,13 +261,13 @@ def _find_side(
     Returns
     -------
     DataFrame
-        These columns, and `<side>` (position of the cell), `<side>_label` and
-        `<side>_order` (of the selector).
+        These columns, and `<side>` (position of the cell) and `<side>_label` (of the
+        selector).
     """
     is_across = check.get("across")
     on = list(dict.fromkeys([*over, "dataset"]))
     tables = []
-    for order, selector in enumerate(check[side]):
+    for selector in check[side]:
         selected = cells.loc[matches(cells, selector), on]
         if is_across:
             # Without a name a cell matches one of another data set.
@@ -277,11 +277,7 @@ def _find_side(
             what = "several data sets" if is_across else "two cells"
             place = dict(repeated.iloc[0])
             raise ValueError(f"selector {selector!r} matches {what} at {place}")
-        columns = {
-            side: selected.index,
-            f"{side}_label": label(selector),
-            f"{side}_order": order,
-        }
+        columns = {side: selected.index, f"{side}_label": label(selector)}
         tables.append(selected.assign(**columns))
     return pd.concat(tables, ignore_index=True)
 

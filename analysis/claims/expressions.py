@@ -25,10 +25,10 @@ which a condition holds, or over all:
 Columns of lists are read by ``item(shares, 0)``; ``where(k > 2, value, nan)`` chooses.
 """
 
-import json
 from collections.abc import Callable, Mapping
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from pkm.analysis.claims.findings import MissingRows
@@ -170,13 +170,9 @@ def item(
     column: np.ndarray,
     place: int,
 ) -> np.ndarray:
-    """Item of lists of numbers, written as text; NaN for anything else."""
-    items = np.full(len(column), np.nan)
-    for index, text in enumerate(column.astype(str)):
-        values = json.loads(text) if text.startswith("[") else []
-        if place < len(values):
-            items[index] = values[place]
-    return items
+    """Item of lists of numbers, written as text; NaN where there is none."""
+    items = pd.Series(column.astype(str)).str.strip("[]").str.split(",").str[place]
+    return pd.to_numeric(items, errors="coerce").to_numpy(dtype=float)
 
 
 def _rank(values: np.ndarray) -> np.ndarray:

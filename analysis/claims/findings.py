@@ -165,10 +165,8 @@ class Context:
     ) -> str:
         """Say why sweeps have no rows, with the commonest recorded reason."""
         sweeps = as_list(sweeps)
-        names = sweeps[:SWEEPS_NAMED]
-        if len(sweeps) > SWEEPS_NAMED:
-            names.append("others")
-        text = f"no stored rows of sweep {' or '.join(names)} that this claim needs"
+        names = list_names(sweeps, SWEEPS_NAMED, " or ")
+        text = f"no stored rows of sweep {names} that this claim needs"
         gaps = self.gaps[self.gaps["sweep"].isin(sweeps)]
         if not len(gaps):
             return text
@@ -199,16 +197,9 @@ class MissingRows(LookupError):
     """The rows that a check needs are not stored; the message says which."""
 
 
-@dataclass(frozen=True)
-class CheckType:
-    """A registered type of check: what it measures, and the keys that it reads."""
-
-    measure: Callable[..., Finding]
-    keys: frozenset[str]
-
-
-#: Registered types of checks by name.
-CHECK_TYPES: dict[str, CheckType] = {}
+#: Registered types of checks by name: what measures them, and the keys that it reads.
+CHECK_TYPES: dict[str, Callable[..., Finding]] = {}
+CHECK_KEYS: dict[str, set[str]] = {}
 
 
 def check_type(*keys: str) -> Callable:
@@ -221,8 +212,8 @@ def check_type(*keys: str) -> Callable:
     """
 
     def register(measure: Callable) -> Callable:
-        all_keys = frozenset((*COMMON_KEYS, *keys))
-        CHECK_TYPES[measure.__name__] = CheckType(measure, all_keys)
+        CHECK_TYPES[measure.__name__] = measure
+        CHECK_KEYS[measure.__name__] = {*COMMON_KEYS, *keys}
         return measure
 
     return register

@@ -134,7 +134,7 @@ def _evaluate_one(
         findings = [evaluate_check(study, entry, context) for entry in check["parts"]]
         return _join_findings(findings)
     try:
-        return CHECK_TYPES[check["type"]].measure(study, check, context)
+        return CHECK_TYPES[check["type"]](study, check, context)
     except MissingRows as missing:
         return Finding(NOT_RUN, str(missing))
 
@@ -165,16 +165,16 @@ def _qualify(
 
 def _join_findings(findings: Sequence[Finding]) -> Finding:
     """Join findings: one against the claim decides, unjudged parts make it partial."""
-    verdicts = {finding.verdict for finding in findings}
-    if verdicts <= UNJUDGED:
+    judged = [finding for finding in findings if finding.verdict not in UNJUDGED]
+    if not judged:
         return findings[0]
-    if verdicts & UNJUDGED:
+    verdicts = {finding.verdict for finding in judged}
+    if len(judged) < len(findings):
         verdicts.add(NOT_CONTRADICTED)
     weakest_first = (REFUTED, NOT_REPRODUCED, INCONCLUSIVE, NOT_CONTRADICTED, HOLDS)
 
     texts = []
     missing = []
-    seeds = []
     evidence = [pd.DataFrame()]
     for part, finding in enumerate(findings, 1):
         texts.append(f"({part}) {finding.verdict}: {finding.summary}")
@@ -182,10 +182,9 @@ def _join_findings(findings: Sequence[Finding]) -> Finding:
             missing.append(finding.summary)
             continue
         missing += finding.missing.split("; ")
-        if finding.seeds is not None:
-            seeds.append(finding.seeds)
         if len(finding.evidence):
             evidence.append(finding.evidence.assign(part=part))
+    seeds = [finding.seeds for finding in judged if finding.seeds is not None]
     return Finding(
         next(name for name in weakest_first if name in verdicts),
         summary=" ".join(texts),
@@ -208,8 +207,8 @@ def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 def count_verdicts(table: pd.DataFrame) -> dict[str, dict[str, int]]:
     """Count the verdicts of an overview, apart by what its claims are about."""
-    counts = {}
-    for about in ("paper", "code"):
-        found = table.loc[table["about"] == about, "verdict"].value_counts()
-        counts[about] = {name: int(found.get(name, 0)) for name in VERDICTS}
-    return counts
+    counts = table.groupby(["about", "verdict"]).size()
+    return {
+        about: {name: int(counts.get((about, name), 0)) for name in VERDICTS}
+        for about in ("paper", "code")
+    }

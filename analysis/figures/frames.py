@@ -282,23 +282,20 @@ def assign_channels(
     used = [*channels.values(), spec.hue, *spec.panel]
     if len(table):
         refuse_unknown(used, table, f"{spec}: column")
+    table = table.reindex(columns=list(dict.fromkeys([*table, *used])))
 
-    table = table.assign(hue=table.get(spec.hue))
+    table = table.assign(hue=table[spec.hue])
     if spec.curves:
         curves = spec.curves.items()
         table = _concat(
             [table[matches(table, cells)].assign(hue=name) for name, cells in curves]
         )
-    missing = pd.Series(np.nan, table.index)
-    columns = {
-        name: table.get(column, missing).infer_objects()
-        for name, column in channels.items()
-    }
-    table = table.assign(**columns)
+    columns = {name: table[column] for name, column in channels.items()}
+    table = table.assign(**columns).infer_objects()
     if spec.kind == "lines":
         table["x"] = pd.to_numeric(table["x"], errors="coerce")
     if len(spec.panel) == 1:
-        table["panel"] = table.get(spec.panel[0])
+        table["panel"] = table[spec.panel[0]]
     elif spec.panel:
         # The values of several columns, in the order of the columns.
         names = [table[column].map(spec.format_name) for column in spec.panel]

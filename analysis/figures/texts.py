@@ -110,10 +110,7 @@ def short_exponents(text: str) -> str:
     return re.sub(r"(?<=\d)e(-?)\+?0*(?=\d)", r"e\1", text)
 
 
-def short_number(
-    value: float,
-    _: object = None,
-) -> str:
+def short_number(value: float) -> str:
     """Format a tick: thousands as k, millions as M.
 
     Examples

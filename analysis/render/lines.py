@@ -73,15 +73,14 @@ def curves(panel: Panel) -> Iterator[tuple[Any, dict, pd.DataFrame]]:
     keys = list(panel.table.filter(["hue", "style", "curve"]))
     for order, (hue, style) in enumerate(panel.styles.items()):
         rows = panel.table[panel.table["hue"] == hue].sort_values("x", kind="stable")
-        levels = rows[rows["x"].isna()]
-        parts = [levels.iloc[[place]] for place in range(len(levels))]
-        others = rows.dropna(subset="x").groupby(
-            keys,
+        level = rows.index.where(rows["x"].isna())
+        parts = rows.groupby(
+            [*(rows[key] for key in keys), level],
             sort=False,
             dropna=False,
             observed=True,
         )
-        for part in (*parts, *(curve for _, curve in others)):
+        for _, part in parts:
             change = variants[part["style"].iloc[0]] if variants else {}
             yield hue, {"zorder": 10 + order} | style.line | change, part
 

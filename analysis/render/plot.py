@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.texts import plain_number
@@ -233,7 +233,7 @@ def _draw_maps(
             aspect=30,
         )
         bar.outline.set_visible(False)
-        bar.ax.yaxis.set_major_formatter(FuncFormatter(plain_number))
+        bar.ax.yaxis.set_major_formatter(plain_number)
         bar.ax.minorticks_off()
 
 
@@ -254,7 +254,7 @@ def _format_values(
         axis.set_minor_locator(NullLocator())
     if axis.get_scale() == "linear" or 0 < decades < FEW_DECADES:
         axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(plain_number))
+    axis.set_major_formatter(plain_number)
 
 
 def _label_axes(

@@ -60,8 +60,6 @@ class SeedMatrix:
     ) -> "SeedMatrix":
         """Return the matrix of some columns (mask or positions)."""
         columns = np.asarray(columns)
-        if columns.dtype == bool:
-            columns = np.flatnonzero(columns)
         return replace(
             self,
             cells=self.cells.iloc[columns].reset_index(drop=True),

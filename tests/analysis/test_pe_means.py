@@ -23,7 +23,7 @@ def context():
 def finding(study, **changes):
     check = {"numbers": "areas", "sweeps": ["published"], "method": "pe_means_published"}
     check |= {"over": STORED} | changes
-    return CHECK_TYPES["reported_values"].measure(study, check, context())
+    return CHECK_TYPES["reported_values"](study, check, context())
 
 
 def test_every_printed_row_is_there():
@@ -63,7 +63,7 @@ def test_printed_areas_are_met_or_not():
 def measured(claim, **changes):
     (check,) = (each.check for each in read_claims("pe-means")["claims"] if each.id == claim)
     check = check | {"over": {"dataset": STORED}} | changes
-    return CHECK_TYPES[check["type"]].measure(study_of("pe-means"), check, context())
+    return CHECK_TYPES[check["type"]](study_of("pe-means"), check, context())
 
 
 def test_ratios_are_to_the_smallest_printed_areas():
