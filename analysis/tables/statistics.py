@@ -4,7 +4,6 @@ Seeds are the replicate axis, so a paired comparison is a difference of two colu
 a paired bootstrap is one matrix product.
 """
 
-import warnings
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -76,18 +75,15 @@ def column_statistics(values: np.ndarray) -> ColumnStatistics:
     >>> float(summary.mean[0]), float(summary.median[0]), int(summary.count[0])
     (2.0, 2.0, 2)
     """
-    finite = np.isfinite(values)
-    count = finite.sum(axis=0)
-    known = np.where(finite, values, np.nan)
-    with warnings.catch_warnings():
-        # Columns that have too few values.
-        warnings.filterwarnings("ignore", "Mean of empty|All-NaN|Degrees of freedom")
-        mean = np.nanmean(known, axis=0)
-        median = np.nanmedian(known, axis=0)
-        deviation = np.nanstd(known, axis=0, ddof=1)
+    known = pd.DataFrame(values).where(np.isfinite(values))
+    count = known.count().to_numpy()
+    deviation = known.std().to_numpy()
     quantile = stats.t.ppf(0.975, np.maximum(count - 1, 1))
     half_width = quantile * deviation / np.sqrt(np.maximum(count, 1))
-    return ColumnStatistics(mean, half_width, median, deviation, count)
+    mean = known.mean().to_numpy()
+    return ColumnStatistics(
+        mean, half_width, known.median().to_numpy(), deviation, count
+    )
 
 
 def area(matrix: SeedMatrix) -> SeedMatrix:
