@@ -13,7 +13,6 @@ from typing import Literal
 
 import pandas as pd
 
-from pkm import catalogue
 from pkm.analysis.claims import exact, predicates  # noqa: F401, types of checks
 from pkm.analysis.claims.findings import CHECK_KEYS, COMMON_KEYS
 from pkm.analysis.paper_files import (
@@ -77,13 +76,6 @@ class Claim:
     reported: str = ""
     doubt: str = ""
     about: Literal["paper", "code"] = "paper"
-
-
-def papers_with_claims() -> list[str]:
-    """Return the names of the papers that have claims."""
-    papers = catalogue.current()
-    names = papers.choices("paper")
-    return [name for name in names if (papers.folder(name) / "claims.yaml").is_file()]
 
 
 @cache

@@ -5,7 +5,7 @@ figure passes through two functions: `frames.make_figure_data` summarizes the se
 rows in one tidy table, and `pkm.analysis.render.draw.render` draws and prints it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
@@ -20,12 +20,9 @@ from pkm.analysis.paper_files import (
     make_entry,
     place,
     read,
-    refuse_unknown,
 )
 from pkm.names import suggestion
 
-#: Lines by matplotlib's words for them; empty for none.
-LINESTYLES = ("-", "--", ":", "")
 Entries = Mapping
 Texts = tuple[str, ...]
 
@@ -223,16 +220,6 @@ def in_order(
     return sorted(set(names), key=lambda name: (places.get(name, len(places)), name))
 
 
-def _linestyles(value: Any) -> Iterator[str]:
-    """Words for line styles at any depth of a figure's keys."""
-    if isinstance(value, Mapping):
-        if isinstance(value.get("linestyle"), str):
-            yield value["linestyle"]
-        value = list(value.values())
-    for item in value if isinstance(value, list) else ():
-        yield from _linestyles(item)
-
-
 def find_figure(name: str) -> FigureSpec:
     """Return the figure that ``PAPER/FIGURE`` names.
 
@@ -277,7 +264,6 @@ def read_figures(paper: str) -> tuple[FigureSpec, ...]:
     specs = []
     for name, entry in content["figures"].items():
         where = f"{file}: figure {name}"
-        refuse_unknown(_linestyles(entry), LINESTYLES, f"{where}: linestyle")
         entry = {"title": name} | common | entry | {"paper": paper, "name": name}
         spec = make_entry(FigureSpec, entry, where)
         styled = spec.in_style("paper")

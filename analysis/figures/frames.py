@@ -62,11 +62,11 @@ CELL_COLUMNS = (
     "variant",
     "epsilon",
     "delta",
+    "epsilon_spent",
+    "cell",
 )
 #: Columns that styles and the label of an epsilon axis need; not written to files.
 HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust")
-#: Further columns of tooltips; not written to files unless a figure names them.
-HOVER_COLUMNS = ("cell", "epsilon_spent")
 #: Fields of captions and labels, besides columns.
 FIELDS = ("sets", "seeds", "runs", "left_out", "epsilon_axis", "privacy")
 MOST_COMMON = "most_common"
@@ -302,11 +302,8 @@ def assign_channels(
         orders = [in_order(column, spec.titles.values()) for column in names]
         order = list(map(": ".join, product(*orders)))
         table["panel"] = pd.Categorical(names[0].str.cat(names[1:], sep=": "), order)
-    tooltip = () if spec.frame else HOVER_COLUMNS
     names = [*CHANNELS, *CELL_COLUMNS, *used, *spec.extra_columns, *HIDDEN]
-    return table.filter(dict.fromkeys([*names, *STATISTICS, *tooltip])).reset_index(
-        drop=True
-    )
+    return table.filter(dict.fromkeys([*names, *STATISTICS])).reset_index(drop=True)
 
 
 def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -8,7 +8,6 @@ import pandas as pd
 from pkm.analysis.figures.figure import FigureResult, FigureSpec
 from pkm.analysis.figures.frames import (
     HIDDEN,
-    HOVER_COLUMNS,
     FigureData,
     fill,
     make_figure_data,
@@ -64,11 +63,8 @@ def render(
         texts = [fill(spec.caption, data, spec), *_notes(panels)]
         caption = " ".join(filter(None, texts))
 
-    hidden = set(HIDDEN)
-    if not spec.frame:
-        hidden = hidden.union(HOVER_COLUMNS).difference(spec.extra_columns)
     return FigureResult(
-        table.drop(columns=list(hidden.intersection(table))),
+        table.drop(columns=list(HIDDEN), errors="ignore"),
         print_table(data, spec, labels),
         caption,
         data.missing or (),

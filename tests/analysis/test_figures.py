@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from pkm import analysis, catalogue
-from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.figures import figure
 from pkm.analysis.figures.figure import FigureSpec, find_figure, read_figures
 from pkm.analysis.figures.frames import make_figure_data
@@ -24,6 +23,7 @@ from pkm.analysis.render import plot
 from pkm.analysis.render.draw import render
 from pkm.analysis.tables.study import Study
 from pkm.catalogue import CONF
+from pkm.experiments.config.groups import choices
 
 #: Figures of the papers whose panels are all listed.
 LISTED = [
@@ -40,7 +40,7 @@ INTERVALS = {
 }
 
 
-@pytest.mark.parametrize("paper", papers_with_claims())
+@pytest.mark.parametrize("paper", choices("paper"))
 def test_captions_name_the_intervals(paper):
     for spec in read_figures(paper):
         caption = " ".join(spec.caption)

@@ -122,10 +122,6 @@ def test_an_error_names_the_folder_of_the_file(files, place, write):
         ({"figures": figures_with(curves={"A": {"method": "meen"}})}, "did you mean 'mean'"),
         ({"figures": figures_with(panels={"p": {"sweep": "mian"}})}, "did you mean 'main'"),
         ({"figures": figures_with(frame="nothing")}, "no function 'nothing'"),
-        (
-            {"figures": figures_with(panels={"p": {"references": [{"x": 1, "linestyle": "-."}]}})},
-            "linestyle: '-.' is unknown",
-        ),
     ],
 )
 def test_a_typing_error_is_refused(files, message, write):
