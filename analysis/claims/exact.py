@@ -30,8 +30,8 @@ from pkm.analysis.claims.findings import (
 )
 from pkm.analysis.tables.accounting import (
     composed_delta,
+    gaussian_epsilon,
     noise_multiplier,
-    replacement_epsilon,
 )
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.study import Study, matches
@@ -163,7 +163,7 @@ def charges(
     return _judge_rows(table, ["round"], check, context)
 
 
-@check_type(*_LEDGER, "at", "sweeps", "report_ranges")
+@check_type(*_LEDGER, "at", "sweeps", "replaced", "report_ranges")
 def ledger(
     study: Study,
     check: Mapping,
@@ -174,9 +174,10 @@ def ledger(
     See `charges`. Further columns are `releases` (number of charges), `pure` (sum of
     their pure epsilons) and `delta_at`: the composed delta of the Gaussian charges at
     the epsilon `at`, an expression, plus the deltas charged directly.
-    `report_ranges` maps names to further expressions whose ranges the finding states.
-    They can use `epsilon_replaced`, the epsilon of the same releases at the same delta
-    if a record is replaced. Cells without charges are missing then.
+    With `replaced`, the rules of `replacement_costs`, there is `epsilon_replaced`, the
+    epsilon of the same releases at the same delta if a record is replaced, and cells
+    without charges are missing. `report_ranges` maps names to further expressions whose
+    ranges the finding states.
     """
     cells, charged = _read_charged(study, check)
     by_cell = [charged[charged.index == index] for index in cells.index]
@@ -187,11 +188,15 @@ def ledger(
     if "at" in check:
         epsilons = evaluate_columns(cells, check["at"])
         table["delta_at"] = list(map(composed_delta, by_cell, epsilons))
-    if "report_ranges" not in check:
+    if "replaced" not in check:
         return _judge_rows(table, [], check, context)
 
-    records = [group.to_dict("records") for group in by_cell]
-    table["epsilon_replaced"] = list(map(replacement_epsilon, records, cells["delta"]))
+    costs = replacement_costs(charged, check["replaced"])
+    rest = cells["delta"] - costs["delta"]
+    table["epsilon_replaced"] = [
+        gaussian_epsilon(square**0.5, delta) if square > 0 else np.nan
+        for square, delta in zip(costs["square"], rest, strict=True)
+    ]
     all_cells = _select_cells(study.cells.drop_duplicates("cell"), check)
     n_without = len(all_cells) - len(cells)
     uncharged = f"charges of {n_without} cells" if n_without else ""
@@ -202,6 +207,33 @@ def ledger(
         if len(values):
             texts.append(f"{name}: {values.min():.4g} to {values.max():.4g}.")
     return replace(judged, summary=" ".join(texts))
+
+
+def replacement_costs(
+    charged: pd.DataFrame,
+    rules: Mapping[str, Mapping[str, str]],
+) -> pd.DataFrame:
+    """Squared Gaussian costs and deltas of runs if a record is replaced, not left out.
+
+    Parameters
+    ----------
+    charged : DataFrame
+        See `pkm.analysis.tables.charges.read_charges`.
+    rules : mapping
+        Label of charges to the expressions `square` and, where it differs, `delta`.
+
+    Returns
+    -------
+    DataFrame
+        Columns `square` and `delta` by run; NaN where a charge has no rule.
+    """
+    unknown = {"square": "nan"}
+    parts = [
+        with_columns(charges, rules.get(label, unknown))
+        for label, charges in charged.groupby("label")
+    ]
+    costs = pd.concat(parts)[["square", "delta"]]
+    return costs.groupby(level=0).sum(skipna=False)
 
 
 def _read_charged(

@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special, stats
 
 from pkm.analysis.claims.findings import MissingRows
 from pkm.names import suggestion
@@ -263,6 +263,11 @@ FUNCTIONS = {
     "nan": np.nan,
     "where": np.where,
     "round": np.round,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "maximum": np.maximum,
+    "normal_quantile": special.ndtri,
+    "logistic": special.expit,
     "ends_with": np.char.endswith,
     "item": item,
     "rank": _rank,

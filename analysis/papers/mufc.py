@@ -4,7 +4,6 @@ Curves over requests, reported losses, speed-ups, what exactness costs, and secu
 aggregation.
 """
 
-import math
 from dataclasses import replace
 
 import pandas as pd
@@ -178,29 +177,7 @@ def messages(
     costs = removal_costs(study, spec)
     requests = costs.table.query("sweep == 'removals'").set_index("dataset")
     sparse = costs.table.query("sweep == 'sparse'")
-    settings = sparse[SETTING].itertuples(index=False)
     table = sparse.drop(columns="removal_mean_ms").assign(
-        literal_bytes=[literal_bytes(*setting) for setting in settings],
-        sparse_over_plain=sparse["sparse_bytes"] / sparse["plain_bytes"],
         request_ms=sparse["dataset"].map(requests["removal_mean_ms"]),
     )
     return replace(costs, table=table, missing=find_unstored(spec.titles, table))
-
-
-def literal_bytes(
-    n: int,
-    d: int,
-    n_clusters: int,
-    n_clients: int,
-) -> float:
-    """Bytes of the literal construction: 2 K L words of a prime above n and all bins.
-
-    Examples
-    --------
-    >>> literal_bytes(12_009, 10, 4, 100)
-    7800.0
-    """
-    # An axis has 2/γ + 1 bins.
-    bins = d * math.log2(2 * math.floor(n**0.5 + 0.5) + 1)
-    bits = math.ceil(max(bins, math.log2(n)))
-    return 2 * n_clusters * n_clients * bits / 8

@@ -38,7 +38,7 @@ from pkm.analysis.claims.findings import (
     MissingRows,
 )
 from pkm.analysis.figures.figure import read_figures
-from pkm.analysis.papers.distdp import find_strategy
+from pkm.analysis.papers.distdp import find_strategies
 from pkm.analysis.tables.accounting import composed_delta, gaussian_delta
 from pkm.analysis.tables.study import REQUIRED, parse_planted_names
 from pkm.methods.distance.dist_dp import DistDP
@@ -563,7 +563,8 @@ def test_strategies_follow_from_charges(d, rho, epsilon, strategy, any_move):
     pairs = np.random.default_rng(0).integers(-SCALE, SCALE, (20_000, 2))
     points = np.tile(pairs, d // 2)
     charges = DistDP(4, rho=rho, epsilon=epsilon).fit_batch(points, [0]).ledger.charges
-    result = find_strategy([charge.to_dict() for charge in charges], d)
+    lines = pd.DataFrame([charge.to_dict() for charge in charges]).assign(d=d)
+    (result,) = find_strategies(lines.set_axis([0] * len(lines))).itertuples(index=False)
     charged_strategy, ratio, protects_any_move = result
     assert charged_strategy == strategy
     assert protects_any_move == any_move
