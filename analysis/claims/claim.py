@@ -149,12 +149,9 @@ def _list_checks(check: Mapping) -> Iterator[Mapping]:
 
 
 def list_variants(check: Mapping) -> list[Mapping]:
-    """Return further interpretations of a check: `variants` lists them, or is one.
+    """Return the further interpretations of a check that `variants` lists.
 
     Each has a `text`, and options that replace those of the check.
     """
-    variants = check.get("variants", [])
-    if isinstance(variants, Mapping):
-        variants = [variants]
     main = {name: value for name, value in check.items() if name != "variants"}
-    return [main | variant for variant in variants]
+    return [main | variant for variant in check.get("variants", ())]

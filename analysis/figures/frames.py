@@ -117,7 +117,8 @@ def make_figure_data(
 ) -> FigureData:
     """Return what a figure shows of a study."""
     study, _ = adapt_study(study, NO_GAPS, spec.paper)
-    data = _call(study, spec) if spec.frame else select(study, spec)
+    make = spec.function(spec.frame) if spec.frame else select
+    data = make(study, spec)
     if spec.reported:
         # The means that the paper reports of the first metric, by data set and method.
         entries = read_claims(spec.paper)["reported"]
@@ -134,15 +135,6 @@ def make_figure_data(
     return data
 
 
-def _call(
-    study: Study,
-    spec: FigureSpec,
-) -> FigureData:
-    """Return what the function of a figure or a panel makes."""
-    result = spec.function(spec.frame)(study, spec)
-    return result if isinstance(result, FigureData) else FigureData(result)
-
-
 # Selection
 
 
@@ -153,8 +145,7 @@ def select(
     """Select the rows of all panels: one selection cut by `panel`, or one a panel."""
     parts = []
     for name in () if spec.panel else spec.panels:
-        panel = spec.part(name)
-        part = (_call if panel.frame else _select_rows)(study, panel)
+        part = _select_rows(study, spec.part(name))
         parts.append(replace(part, table=part.table.assign(panel=name)))
     parts = parts or [_select_rows(study, spec)]
     table = _concat([part.table for part in parts])

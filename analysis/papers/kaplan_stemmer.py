@@ -38,22 +38,20 @@ def table1(
         part = spec.part(name)
         curves = _measure(study, part)
         longest = next(iter(curves.values()), None)
-        bounds = []
-        slopes = []
+        texts = []
         for row in ROWS:
             own = curves.get(row["key"])
             bound = row[name.partition(" ")[0] + "_bound"]
-            bounds.append(_bound_slope(bound, part.x, own or longest))
-            slopes.append(_slope_text(own, part.x))
+            slopes = (
+                _bound_slope(bound, part.x, own or longest),
+                _slope_text(own, part.x),
+            )
+            texts.append(" / ".join(filter(DASH.__ne__, slopes)) or DASH)
             if "times" in part.compare and own is not None and _has_slope(own):
                 ratio = own.values[0] / _evaluate_bound(bound, own.extra_columns)
                 largest = over_bounds.get(row["reference"], 0.0)
                 over_bounds[row["reference"]] = max(largest, ratio.max())
-        pairs = zip(bounds, slopes, strict=True)
-        both = [" / ".join(filter(DASH.__ne__, pair)) or DASH for pair in pairs]
-        table[f"{name}: bound"] = bounds
-        table[f"{name}: measured"] = slopes
-        table[name] = both
+        table[name] = texts
         seeds += [int(curve.seeds.min()) for curve in curves.values()]
         if not curves:
             missing.append(name)
@@ -171,7 +169,6 @@ def candidates(
     groups = rows.groupby(keys)
     counts = groups["n_centers"].agg(mean="mean", largest="max", seeds="size")
     table = counts.join(groups[means].mean()).reset_index()
-    table = table.assign(over_k=table["mean"] / table["k"])
     # The sets of the captured balls are in the file alone.
     listed = rows.query("sweep == 'candidates'")["dataset"]
     printed = table[table["dataset"].isin(listed)]

@@ -55,7 +55,7 @@ def render(
     drawing = None
     if spec.kind != "table" and len(data.drawn):
         panels = tuple(_panels(data, spec, styles))
-        if spec.share_y and spec.kind == "lines":
+        if spec.share_y:
             # Panels with one axis of values are logarithmic together.
             log = any(panel.log for panel in panels)
             panels = tuple(replace(panel, log=log) for panel in panels)

@@ -307,8 +307,5 @@ def share_limits(
 ) -> None:
     """Give panels the same axis of values."""
     limits = np.array([getattr(axes, f"get_{axis}lim")() for axes in all_axes])
-    scales = {getattr(axes, f"get_{axis}scale")() for axes in all_axes}
     for axes in all_axes:
-        if "log" in scales:
-            getattr(axes, f"set_{axis}scale")("log")
         getattr(axes, f"set_{axis}lim")(limits.min(), limits.max())

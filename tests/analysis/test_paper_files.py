@@ -110,7 +110,7 @@ def test_an_error_names_the_folder_of_the_file(files, place, write):
         ({"claims": claims_with({"left": ["eugk"]})}, "left: 'eugk' is unknown"),
         ({"claims": claims_with({"right": [{"method": "meen"}]})}, "did you mean 'mean'"),
         (
-            {"claims": claims_with({"variants": {"text": "Else", "relative_to": "meen"}})},
+            {"claims": claims_with({"variants": [{"text": "Else", "relative_to": "meen"}]})},
             "relative_to: 'meen' is unknown; did you mean 'mean'",
         ),
         ({"claims": claims_with(id="old/first")}, "'old/first' must begin with 'new/'"),

@@ -287,7 +287,7 @@ def test_relative_averages_default_to_ratios_of_means(kind):
 
 def test_second_interpretation_is_detailed_if_it_differs():
     check = ABLATION | {"type": "bound", "at_most": 1.0}
-    check["variants"] = {"text": "By the other average", "average": "mean_of_ratios"}
+    check["variants"] = [{"text": "By the other average", "average": "mean_of_ratios"}]
     finding = evaluate_check(check, ablation_study(DISAGREEING))
     assert finding.verdict == HOLDS
     assert "By the other average: not reproduced instead. Ratio 1.43" in finding.summary
@@ -731,7 +731,7 @@ def test_unknown_papers_and_checks_are_refused():
     ):
         check_keys({"type": "all_of", "parts": [{"type": "bound", "at_mots": 1}]}, "claim")
     with pytest.raises(ValueError, match="'lefd' is unknown"):
-        check_keys(FIGURE2 | {"variants": {"text": "Else", "lefd": ["lloyd_published"]}}, "claim")
+        check_keys(FIGURE2 | {"variants": [{"text": "Else", "lefd": ["lloyd_published"]}]}, "claim")
     entry = {"id": "paper/name", "check": FIGURE2, "statment": "None."}
     with pytest.raises(ValueError, match="'statment' is unknown; did you mean 'statement'"):
         make_claim(entry, "claims.yaml")
