@@ -9,7 +9,6 @@ takes the place of the mean.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.expressions import evaluate_expression
+from pkm.analysis.claims.expressions import evaluate_columns, with_columns
 from pkm.analysis.claims.findings import (
     BootstrapValues,
     Context,
@@ -282,40 +281,19 @@ def _find_side(
     return pd.concat(tables, ignore_index=True)
 
 
-def with_columns(
-    table: pd.DataFrame,
-    columns: Mapping[str, str],
-) -> pd.DataFrame:
-    """Add columns to a table, each an expression in those before it."""
-    for name, expression in columns.items():
-        values = evaluate_expression(expression, _arrays(table, expression))
-        table = table.assign(**{name: values})
-    return table
-
-
 def _share_of_runs(
     matrix: SeedMatrix,
     expression: str,
 ) -> SeedMatrix:
     """Replace the value of each run by whether an expression holds."""
     values = matrix.values
-    columns = _arrays(matrix.cells, expression)
-    holds = evaluate_expression(expression, columns | {"value": values})
+    holds = evaluate_columns(matrix.cells, expression, value=values)
     cells = matrix.cells.assign(
         mean_of_runs=np.nanmean(values, axis=0),
         largest_of_runs=np.nanmax(values, axis=0),
     )
     values = np.where(np.isnan(values), np.nan, holds)
     return replace(matrix, cells=cells, values=values)
-
-
-def _arrays(
-    cells: pd.DataFrame,
-    expression: str,
-) -> dict[str, np.ndarray]:
-    """Columns that an expression names as arrays, numbers where they have some."""
-    columns = numeric(cells, expression).items()
-    return {name: column.to_numpy() for name, column in columns}
 
 
 def _as_mapping(selector: Selector) -> dict:
@@ -433,27 +411,3 @@ def divide_pairs(
         pairs.first_cells[extra_columns],
         is_cost="share_of_runs" not in check,
     )
-
-
-def evaluate_columns(
-    cells: pd.DataFrame,
-    expression: str,
-) -> pd.Series:
-    """Evaluate an expression of pandas in the columns of some cells."""
-    return numeric(cells, expression).eval(expression)
-
-
-def numeric(
-    cells: pd.DataFrame,
-    expression: str | None = None,
-) -> pd.DataFrame:
-    """Cells with numbers in columns that mix types, so that expressions can use them.
-
-    With an expression they have the columns that it names alone.
-    """
-    if expression is not None:
-        names = re.findall(r"\w+", expression)
-        cells = cells.filter(dict.fromkeys(names))
-    mixed = cells.select_dtypes(["object", "str"])
-    converted = mixed.apply(pd.to_numeric, errors="coerce")
-    return cells.assign(**converted.dropna(axis=1, how="all"))

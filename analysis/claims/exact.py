@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from pkm.analysis.claims import reported
-from pkm.analysis.claims.comparisons import evaluate_columns, numeric, with_columns
+from pkm.analysis.claims.expressions import evaluate_columns, with_columns
 from pkm.analysis.claims.federation_costs import federated
 from pkm.analysis.claims.findings import (
     HOLDS,
@@ -31,13 +31,10 @@ from pkm.analysis.claims.findings import (
 from pkm.analysis.tables.accounting import (
     composed_delta,
     gaussian_epsilon,
-    noise_multiplier,
 )
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.study import Study, matches
 
-#: What rules may call, with ``@`` before the name.
-_FUNCTIONS = {"clip": np.clip, "noise_multiplier": np.vectorize(noise_multiplier)}
 ROUNDING = 1e-12  # relative difference of what is computed in another order
 _NO_CHARGES = "no stored row has such charges"
 #: Says that rows lack columns that a rule names.
@@ -61,7 +58,7 @@ def _restrict(
     """The rows that the rule of a check is about."""
     if not len(table) or "where" not in check:
         return table
-    return table.query(check["where"])
+    return table[evaluate_columns(table, check["where"])]
 
 
 @check_type("metrics", "rule", "allowed", "where", "method", "sweeps", "expected")
@@ -80,7 +77,7 @@ def rows(
     metric = check["metrics"][0]
     allowed = check.get("allowed")
     rule = f"{metric} <= {allowed}" if allowed else check["rule"]
-    stored = numeric(_select_cells(study.rows_with(check["metrics"]), check))
+    stored = _select_cells(study.rows_with(check["metrics"]), check)
     table = _restrict(stored, check)
     if not len(table):
         sweeps = check.get("sweeps", study.sweeps)
@@ -89,7 +86,7 @@ def rows(
 
     quantifier = "any" if check.get("quantifier") == "some" else "all"
     evidence = (
-        table.assign(agrees=table.eval(rule))
+        with_columns(table, {"agrees": rule})
         .groupby(["sweep", "method", "dataset"])
         .agg(
             smallest=(metric, "min"),
@@ -102,7 +99,7 @@ def rows(
     ends = f"from {table[metric].min():.4g} to {table[metric].max():.4g}"
     text = f"{metric} {ends} in {len(table)} of {len(stored)} rows, required: {rule}."
     if allowed:
-        slack = (table.eval(allowed) / table[metric]).min()
+        slack = (evaluate_columns(table, allowed) / table[metric]).min()
         text = f"{text} {describe_slack(slack)}"
     missing = [
         describe_missing(values, table[name], f"{name} ")
@@ -133,7 +130,7 @@ def printed(
     texts = table[used].fillna("N/A").astype(str)
     means = texts.map(lambda text: reported.parse(text).mean)
     table = _restrict(table.assign(**means).dropna(subset=used), check)
-    evidence = table[["dataset", *used]].assign(agrees=table.eval(rule))
+    evidence = with_columns(table[["dataset", *used]], {"agrees": rule})
     evidence = evidence.reset_index(drop=True)
     text = f"Printed numbers, required: {rule}."
     return agree(evidence, text, check, is_printed=True)
@@ -203,7 +200,8 @@ def ledger(
     judged = _judge_rows(table, ["epsilon_replaced"], check, context, uncharged)
     texts = [judged.summary]
     for name, expression in check["report_ranges"].items():
-        values = table.eval(expression).dropna()
+        values = evaluate_columns(table, expression)
+        values = values[~np.isnan(values)]
         if len(values):
             texts.append(f"{name}: {values.min():.4g} to {values.max():.4g}.")
     return replace(judged, summary=" ".join(texts))
@@ -269,7 +267,7 @@ def _judge_rows(
     rule names. A row without one of these says nothing, and is missing.
     """
     rule = check["rule"]
-    table = _restrict(numeric(table), check)
+    table = _restrict(table, check)
     if not len(table):
         raise MissingRows(_NO_CHARGES)
     used = _named_columns(table, rule)
@@ -280,8 +278,8 @@ def _judge_rows(
         raise MissingRows(unknown)
     identity = ["sweep", "method", "dataset", "n", "d", "k", "epsilon"]
     names = dict.fromkeys([*identity, *columns, *used])
-    agrees = known.eval(rule, local_dict=_FUNCTIONS)
-    evidence = known[list(names)].assign(agrees=agrees).reset_index(drop=True)
+    evidence = with_columns(known[list(names)], {"agrees": rule})
+    evidence = evidence.reset_index(drop=True)
     gaps = context.describe_gaps(known["method"].unique())
     missing = join_texts(unknown, gaps, missing)
     return agree(evidence, f"Required: {rule}.", check, missing)
@@ -434,9 +432,10 @@ def reported_values(
     summary = (
         f"Of {n_judged} reported numbers that can be compared {within} are within "
         f"sampling error, {better} measured ones are better and {worse} worse; "
-        f"{n_near} lie within {percent(margin)} of the reported mean. "
-        f"{others}"
+        f"{n_near} lie within {percent(margin)} of the reported mean."
     )
+    if others:
+        summary = f"{summary} Further numbers: {others}."
     seeds = int(judged["seeds"].min())
     evidence = judged[reported.EVIDENCE].reset_index(drop=True)
     return Finding(verdict, summary, n_judged, seeds, missing, evidence)

@@ -18,7 +18,7 @@ from pkm.analysis.claims.comparisons import (
     find_pairs,
     measure_ratios,
 )
-from pkm.analysis.claims.expressions import evaluate_expression
+from pkm.analysis.claims.expressions import evaluate_columns
 from pkm.analysis.claims.findings import (
     BootstrapValues,
     Context,
@@ -37,7 +37,6 @@ from pkm.schema import higher_is_better
 
 #: Columns of cases that hold texts.
 _SIDES = ("left", "right")
-_TEXTS = ("dataset", "metric", *_SIDES)
 #: Keys of a statistic.
 STATISTIC = ("statistic", "name", "per", "joined", "increasing", "undecided")
 
@@ -209,13 +208,9 @@ def _evaluate_statistic(
     cases: pd.DataFrame,
 ) -> np.ndarray:
     """Evaluate an expression on values of shape (resamples, cases)."""
-    columns = {name: column.to_numpy() for name, column in cases.items()}
-    columns |= {name: columns[name].astype(str) for name in _TEXTS if name in columns}
     metrics = cases.get("metric", pd.Series("", cases.index))
     sign = np.where(metrics.map(higher_is_better), -1, 1)
-    loss = sign * values
-
-    return evaluate_expression(expression, columns | {"value": values, "loss": loss})
+    return evaluate_columns(cases, expression, value=values, loss=sign * values)
 
 
 # Orderings

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.claims.claim import adapt_study, read_claims
-from pkm.analysis.claims.comparisons import divide_pairs, find_pairs, with_columns
+from pkm.analysis.claims.comparisons import divide_pairs, find_pairs
+from pkm.analysis.claims.expressions import with_columns
 from pkm.analysis.claims.findings import NO_GAPS, Context, MissingRows
 from pkm.analysis.claims.reported import list_cells, with_means
 from pkm.analysis.figures.figure import FigureSpec, in_order

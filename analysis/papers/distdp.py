@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.comparisons import with_columns
+from pkm.analysis.claims.expressions import with_columns
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.tables.charges import read_charges
