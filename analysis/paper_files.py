@@ -10,8 +10,8 @@ from pkm.names import suggestion
 
 #: What keys of figures and checks name.
 NAMES = {
-    "sweep": ("sweep", "sweeps"),
-    "metric": ("metric", "metrics"),
+    "sweep": ("sweep",),
+    "metric": ("metric",),
     "method": ("method", "methods", "curves", "left", "right", "relative_to"),
 }
 

@@ -45,9 +45,8 @@ def _select_cells(
     table: pd.DataFrame,
     check: Mapping,
 ) -> pd.DataFrame:
-    """Rows or cells of the `method` and the `sweeps` that a check names."""
-    keys = {"method": "method", "sweeps": "sweep"}
-    selector = {keys[key]: check[key] for key in keys if key in check}
+    """Rows or cells of the `method` and the `sweep` that a check names."""
+    selector = {name: check[name] for name in ("method", "sweep") if name in check}
     return table[matches(table, selector)]
 
 
@@ -61,26 +60,27 @@ def _restrict(
     return table[evaluate_columns(table, check["where"])]
 
 
-@check_type("metrics", "rule", "allowed", "where", "method", "sweeps", "expected")
+@check_type("metric", "rule", "allowed", "where", "method", "sweep", "expected")
 def rows(
     study: Study,
     check: Mapping,
     context: Context,
 ) -> Finding:
-    """Check a rule on every stored row that has all of the `metrics`.
+    """Check a rule on every stored row that has all metrics.
 
     `rule` and `where` (which rows it is about) are expressions in the columns of the
     rows. `allowed` takes the place of a rule: it bounds the first metric from above,
     and the finding states the slack. `expected` lists the values of columns that the
     claim is about.
     """
-    metric = check["metrics"][0]
+    metrics = check["metric"]
+    metric = metrics[0]
     allowed = check.get("allowed")
     rule = f"{metric} <= {allowed}" if allowed else check["rule"]
-    stored = _select_cells(study.rows_with(check["metrics"]), check)
+    stored = _select_cells(study.rows_with(metrics), check)
     table = _restrict(stored, check)
     if not len(table):
-        sweeps = check.get("sweeps", study.sweeps)
+        sweeps = check.get("sweep", study.sweeps)
         without = f"none of {len(stored)} stored rows has {check.get('where')}"
         raise MissingRows(without if len(stored) else context.explain_missing(sweeps))
 
@@ -105,7 +105,7 @@ def rows(
         describe_missing(values, table[name], f"{name} ")
         for name, values in check.get("expected", {}).items()
     ]
-    gaps = context.describe_gaps(check.get("method"), check.get("sweeps"))
+    gaps = context.describe_gaps(check.get("method"), check.get("sweep"))
     return agree(evidence, text, check, join_texts(*missing, gaps))
 
 
@@ -160,7 +160,7 @@ def charges(
     return _judge_rows(table, ["round"], check, context)
 
 
-@check_type(*_LEDGER, "at", "sweeps", "replaced", "report_ranges")
+@check_type(*_LEDGER, "at", "sweep", "replaced", "report_ranges")
 def ledger(
     study: Study,
     check: Mapping,
@@ -323,7 +323,7 @@ def sizes(
     return agree(pd.DataFrame(rows), text, check, missing)
 
 
-@check_type("sweeps")
+@check_type("sweep")
 def equals_central_run(
     study: Study,
     check: Mapping,
@@ -336,9 +336,9 @@ def equals_central_run(
     rows = study.rows_with(["nicv"])
     protocol = federated(rows)
     central = rows.drop(protocol.index)
-    protocol = protocol[protocol["sweep"].isin(check["sweeps"])]
+    protocol = protocol[protocol["sweep"].isin(check["sweep"])]
     if not len(protocol):
-        raise MissingRows(context.explain_missing(check["sweeps"]))
+        raise MissingRows(context.explain_missing(check["sweep"]))
     keys = [
         "method",
         "target",
@@ -366,14 +366,14 @@ def equals_central_run(
     table["agrees"] = table["difference"] <= ROUNDING
     unmatched = describe_missing(protocol["dataset"].unique(), both["dataset"])
     unmatched = f"central runs at this epsilon: {unmatched}" if unmatched else ""
-    gaps = context.describe_gaps(sweeps=check["sweeps"])
+    gaps = context.describe_gaps(sweeps=check["sweep"])
     missing = join_texts(unmatched, gaps)
     largest = both["difference"].max()
     text = f"{len(both)} runs, relative differences of at most {largest:.2g}."
     return agree(table, text, check, missing)
 
 
-@check_type("numbers", "sweeps", "method", "over", "margin")
+@check_type("numbers", "sweep", "method", "over", "margin")
 def reported_values(
     study: Study,
     check: Mapping,
@@ -384,12 +384,12 @@ def reported_values(
     That is, as well as chance allows. It holds if no more numbers lie outside their
     sampling error than a binomial test explains at the level of all claims, and if all
     lie within `margin` of the reported mean; if neither is so, it is not reproduced.
-    `sweeps` replaces those of the numbers; `method` and the data sets `over` say which
+    `sweep` replaces those of the numbers; `method` and the data sets `over` say which
     of them the claim is about.
     """
     entry = context.reported[check["numbers"]]
-    if "sweeps" in check:
-        entry = entry | {"sweeps": check["sweeps"]}
+    if "sweep" in check:
+        entry = entry | {"sweep": check["sweep"]}
     table = reported.compare_reported(study, entry)
     if "method" in check:
         table = table[table["method"] == check["method"]]

@@ -1,11 +1,12 @@
 """Reported numbers of a paper against stored ones: which differ by more than chance.
 
-A claims file lists, under ``reported: <name>:``, the `sweeps` of the measured runs, the
-number of `runs` of a reported mean, the `epsilon` of the private ones, `cells` (table,
-data set, method, and for each metric ``"mean ± standard deviation"`` as reported),
-`not_comparable` and `notes` (which cells they concern, and a `reason`). Where `metric`
-is named, each cell has a number for each method; with `area` it is that of the area
-over epsilon. A number without a deviation is taken to have that of the stored runs.
+A claims file lists, under ``reported: <name>:``, the `sweep` of the measured runs (or
+several), the number of `runs` of a reported mean, the `epsilon` of the private ones,
+`cells` (table, data set, method, and for each metric ``"mean ± standard deviation"`` as
+reported), `not_comparable` and `notes` (which cells they concern, and a `reason`).
+Where `metric` is named, each cell has a number for each method; with `area` it is that
+of the area over epsilon. A number without a deviation is taken to have that of the
+stored runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ import pandas as pd
 
 from pkm.analysis.claims.findings import MIN_SEEDS, NOT_COMPARABLE, NOT_RUN
 from pkm.analysis.tables.statistics import area, column_statistics
-from pkm.analysis.tables.study import Study, raw_units
+from pkm.analysis.tables.study import Study, matches, raw_units
 from pkm.schema import higher_is_better
 
 WITHIN = "within sampling error"
@@ -170,6 +171,8 @@ def compare_reported(
     metrics = table["metric"].unique()
     stored = pd.concat([_measure(study, reported, metric) for metric in metrics])
     table = table.merge(stored, on=["dataset", "method", "metric"], how="left")
+    table["reason"] = _find_reasons(table, reported.get("not_comparable", ()))
+    table["note"] = _find_reasons(table, reported.get("notes", ()))
     known = set(zip(stored["dataset"], stored["method"], strict=True))
     judged = [
         _judge_number(row, (row["dataset"], row["method"]) in known, reported)
@@ -184,7 +187,7 @@ def _measure(
     metric: str,
 ) -> pd.DataFrame:
     """Mean, deviation and seeds of each data set and method, in raw units."""
-    matrix = study.matrix(reported["sweeps"], metric)
+    matrix = study.matrix(reported["sweep"], metric)
     matrix = area(matrix) if reported.get("area") else raw_units(matrix)
     epsilon = matrix.cells["epsilon"].astype(float)
     is_near = np.isclose(epsilon, reported.get("epsilon", np.nan))
@@ -202,7 +205,7 @@ def _measure(
 
 
 def _judge_number(
-    row: Mapping,
+    row: dict,
     has_rows: bool,
     reported: Mapping,
 ) -> dict:
@@ -225,10 +228,8 @@ def _judge_number(
         "reported_deviation": value.deviation,
         "margin": margin if is_measured else np.nan,
         "ratio": mean / value.mean if value.mean else np.nan,
-        "note": _find_reason(reported.get("notes", ()), row),
     }
-
-    reason = _find_reason(reported.get("not_comparable", ()), row)
+    reason = row["reason"]
     if value is NO_NUMBER:
         reason = "the paper reports no number"
     if not has_rows or (value is not NO_NUMBER and not is_measured):
@@ -248,19 +249,16 @@ def _judge_number(
     return row | {"verdict": verdict, "short": short, "reason": reason}
 
 
-def _find_reason(
+def _find_reasons(
+    table: pd.DataFrame,
     rules: Sequence[Mapping],
-    row: Mapping,
-) -> str:
-    """Reason of the first rule that concerns a cell; rules without keys concern all."""
-    for rule in rules:
-        concerned = [
-            row[name] in rule.get(f"{name}s", [row[name]])
-            for name in ("dataset", "method", "metric")
-        ]
-        if all(concerned):
-            return rule["reason"]
-    return ""
+) -> pd.Series:
+    """Reason of the first rule that concerns each number; rules without keys do all."""
+    reasons = pd.Series("", table.index)
+    for rule in reversed(rules):
+        selector = {name: rule[name] for name in rule if name != "reason"}
+        reasons[matches(table, selector)] = rule["reason"]
+    return reasons
 
 
 def with_means(

@@ -49,8 +49,8 @@ def reported_losses(
     if spec.name == "table2":
         first = REPORTED["table1"]["cells"]
         cells += [cell for cell in first if cell["method"] != "mufc"]
-    sweeps = list(dict.fromkeys([*entry["sweeps"], "table1"]))
-    changes = {"cells": cells, "sweeps": sweeps}
+    sweeps = list(dict.fromkeys([*entry["sweep"], "table1"]))
+    changes = {"cells": cells, "sweep": sweeps}
     table = reported.compare_reported(study, entry | changes)
     # Data sets down and methods across, as the paper prints them, with speed-ups.
     order = {name: place for place, name in enumerate([*spec.titles, *spec.methods])}
@@ -66,7 +66,7 @@ def reported_losses(
         table = table.assign(speedup=table["dataset"].map(speedups))
 
     notes = [
-        f"{spec.titles[note['datasets'][0]]}: {note['reason']}."
+        f"{spec.titles[note['dataset'][0]]}: {note['reason']}."
         for note in entry["notes"]
     ]
     fields = {

@@ -204,13 +204,12 @@ def find_sweeps(check: object) -> set[str]:
 
     Examples
     --------
-    >>> sorted(find_sweeps({"parts": [{"sweep": "a"}, {"sweeps": ["b", "c"]}]}))
+    >>> sorted(find_sweeps({"parts": [{"sweep": "a"}, {"sweep": ["b", "c"]}]}))
     ['a', 'b', 'c']
     """
     if isinstance(check, list | tuple):
         return set().union(*map(find_sweeps, check))
     if not isinstance(check, Mapping):
         return set()
-    named = [value for key, value in check.items() if key in ("sweep", "sweeps")]
-    sweeps = {*np.hstack(named).tolist()} if named else set()
-    return sweeps.union(*map(find_sweeps, check.values()))
+    sweeps = np.atleast_1d(check.get("sweep", ())).tolist()
+    return set(sweeps).union(*map(find_sweeps, check.values()))

@@ -340,15 +340,6 @@ def test_other_interpretations_are_reported(findings):
     assert finding.summary.endswith("Sound variants: not contradicted as well.")
 
 
-def test_single_interpretation_needs_no_list(study):
-    check = reports.check_of("distdp", "order-dist-below-dp")
-    single_check = check | {"variants": check["variants"][1]}
-    single = reports.evaluate_check("distdp", single_check, all_rows())
-    both = reports.evaluate_check("distdp", check, all_rows())
-    added = " With the printed radius: not contradicted as well."
-    assert both.summary == single.summary.replace(" Sound", f"{added} Sound")
-
-
 def test_lower_bound_in_units_of_rho(findings):
     finding = findings["lower-bound-k-rho2"]
     evidence = finding.evidence

@@ -21,7 +21,7 @@ def context():
 
 
 def finding(study, **changes):
-    check = {"numbers": "areas", "sweeps": ["published"], "method": "pe_means_published"}
+    check = {"numbers": "areas", "sweep": ["published"], "method": "pe_means_published"}
     check |= {"over": STORED} | changes
     return CHECK_TYPES["reported_values"](study, check, context())
 
@@ -36,7 +36,7 @@ def test_every_printed_row_is_there():
 
 
 def test_margins_are_three_standard_errors_and_half_a_digit():
-    table = reported.compare_reported(study_of("pe-means"), REPORTED | {"sweeps": ["published"]})
+    table = reported.compare_reported(study_of("pe-means"), REPORTED | {"sweep": ["published"]})
     mask = (table["dataset"] == "iris") & (table["method"] == "pe_means_published")
     (line,) = table[mask].to_dict("records")
     deviation = 0.2894 * 1e-3 * np.linspace(-1, 1, fabricated.SEEDS).std(ddof=1)

@@ -506,7 +506,7 @@ def test_existence_on_a_part_of_the_data():
 
 
 def test_deterministic_claims_on_a_part_of_the_data():
-    check = {"type": "rows", "metrics": ["nicv"], "sweeps": ["real"], "rule": "nicv > 0"}
+    check = {"type": "rows", "metric": ["nicv"], "sweep": ["real"], "rule": "nicv > 0"}
     study = shifted_study(0.0)
     missing = reports.missing_cell("real", "fastlloyd_published", "wine", 0.1, "no file")
     assert evaluate_check(check, study).verdict == HOLDS
