@@ -308,6 +308,16 @@ def label(selector: Selector) -> str:
     )
 
 
+def count_values(check: Mapping) -> dict[str, int]:
+    """Count the values that a check lists of each side and column."""
+    keys = ("metric", "left", "right")
+    counts = {name: len(as_list(check.get(name, "1"))) for name in keys}
+    listed = {
+        name: len(values) for name, values in check["over"].items() if values != "any"
+    }
+    return counts | listed
+
+
 def _describe_missing(
     check: Mapping,
     over: Mapping,
@@ -317,11 +327,10 @@ def _describe_missing(
     listed = {name: values for name, values in over.items() if values is not None}
     compared = [*(over if "expected" in check else listed), "left", "right"]
     n_available = len(keys[compared].drop_duplicates())
-    counts = [len(check["left"]), len(check.get("right", "1"))]
-    counts += map(len, listed.values())
-    n_expected = math.prod(counts)
+    counts = count_values(check)
+    n_expected = math.prod(counts.values())
     if "expected" in check:
-        n_expected = check["expected"] * len(as_list(check["metric"]))
+        n_expected = check["expected"] * counts["metric"]
     if n_available >= n_expected:
         return ""
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pkm import schema
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.expressions import evaluate_columns, with_columns
 from pkm.analysis.claims.federation_costs import federated
@@ -339,16 +340,7 @@ def equals_central_run(
     protocol = protocol[protocol["sweep"].isin(check["sweep"])]
     if not len(protocol):
         raise MissingRows(context.explain_missing(check["sweep"]))
-    keys = [
-        "method",
-        "target",
-        "variant",
-        "params",
-        "dataset",
-        "preprocessing",
-        "epsilon",
-        "seed",
-    ]
+    keys = [*schema.names("identity"), "epsilon", "seed"]
     central = central[[*keys, "nicv"]].drop_duplicates(keys)
     both = protocol.merge(central, on=keys, suffixes=("", "_central"))
     if not len(both):

@@ -217,9 +217,7 @@ def item(
 
 def _rank(values: np.ndarray) -> np.ndarray:
     """Share of the cases that come before each one, in the order of their values."""
-    order = np.argsort(values, axis=1, kind="stable")
-    rank = np.argsort(order, axis=1)
-    return rank / values.shape[1]
+    return (stats.rankdata(values, "ordinal", axis=1) - 1) / values.shape[1]
 
 
 def _lowest(
@@ -237,9 +235,8 @@ def _levels(
     group: np.ndarray,
 ) -> list[float]:
     """Levels that every group has, in their order."""
-    levels_of_groups = [set(level[group == name]) for name in np.unique(group)]
-    shared = set.intersection(*levels_of_groups)
-    return sorted(shared)
+    counts = pd.crosstab(level, group)
+    return list(counts.index[counts.all(axis=1)])
 
 
 def _interior_gain(
@@ -250,12 +247,8 @@ def _interior_gain(
     """How far the best inner level is below the outer ones; see the module."""
     levels = _levels(level, group)
     _require(len(levels), MIN_POINTS, "levels", "in every group")
-    means = []
-    for value in levels:
-        masks = [(level == value) & (group == name) for name in np.unique(group)]
-        by_group = [values[:, mask].mean(axis=1) for mask in masks]
-        means.append(np.mean(by_group, axis=0))
-
+    by_group = pd.DataFrame(values.T).groupby([level, group]).mean()
+    means = by_group.groupby(level=0).mean().loc[levels].to_numpy()
     first, *inner, last = means
     best_outer = np.minimum(first, last)
     best_inner = np.min(inner, axis=0)

@@ -15,6 +15,7 @@ from pkm.analysis.claims.comparisons import (
     REPORTED,
     SELECTION,
     Pairs,
+    count_values,
     find_pairs,
     measure_ratios,
 )
@@ -24,7 +25,6 @@ from pkm.analysis.claims.findings import (
     Context,
     Finding,
     MissingRows,
-    as_list,
     check_type,
     decide,
     describe_case,
@@ -187,15 +187,10 @@ def _count_cases(
     names: Sequence[str],
 ) -> int | None:
     """Cases of a group of a complete study; None if the check does not say."""
-    counts = {"metric": len(as_list(check["metric"]))}
-    for name, values in check["over"].items():
-        if values != "any":
-            counts[name] = len(values)
-    inside = {"metric", *check["over"]}.difference(names)
+    counts = count_values(check)
+    inside = {*counts, *check["over"]}.difference(names)
     if names and inside <= set(counts):
-        n_left = 1 if "left" in names else len(check["left"])
-        n_right = len(check.get("right", "1"))
-        return n_left * n_right * math.prod(counts[name] for name in inside)
+        return math.prod(counts[name] for name in inside)
     if "expected" in check and set(names) <= set(counts):
         n_groups = math.prod(counts[name] for name in names)
         return check["expected"] * counts["metric"] // n_groups

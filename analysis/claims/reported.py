@@ -196,10 +196,7 @@ def _measure(
     summary = column_statistics(matrix.values)
     columns = ["dataset", "method", "epsilon", "epsilon_spent", "adjacency"]
     cells = matrix.cells.reindex(columns=columns).assign(
-        metric=metric,
-        mean=summary.mean,
-        deviation=summary.deviation,
-        seeds=summary.count,
+        metric=metric, **summary[["mean", "deviation", "seeds"]]
     )
     return cells.drop_duplicates(["dataset", "method"], keep="last")
 

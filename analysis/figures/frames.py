@@ -309,16 +309,10 @@ def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 def statistics(
     matrix: SeedMatrix,
     spec: FigureSpec,
-) -> dict[str, np.ndarray]:
-    """Summarize every cell of a matrix over its seeds.
-
-    Returns
-    -------
-    dict
-        The columns `STATISTICS`.
-    """
-    mean, half_width, median, deviation, seeds = column_statistics(matrix.values)
-    unknown = np.full(mean.shape, np.nan)
+) -> pd.DataFrame:
+    """Summarize every cell of a matrix over its seeds: columns `STATISTICS`."""
+    summary = column_statistics(matrix.values)
+    mean = summary["mean"]
     if spec.interval == "bootstrap95" and matrix.seeds.size:
         low, high = percentile_interval(resampled_means(matrix))
         # With one or two seeds an interval may miss its own value.
@@ -326,17 +320,26 @@ def statistics(
         high = np.fmax(high, mean)
         half_width = (high - low) / 2
     else:
-        errors = np.nan_to_num(deviation / np.sqrt(np.maximum(seeds, 1)))
-        half_widths = {"t95": half_width, "se3": 3 * errors, "deviation": deviation}
-        half_width = half_widths.get(spec.interval, unknown)
+        errors = (summary["deviation"] / np.sqrt(summary["seeds"])).fillna(0)
+        half_widths = {
+            "t95": summary["half_width"],
+            "se3": 3 * errors,
+            "deviation": summary["deviation"],
+        }
+        half_width = half_widths.get(spec.interval, np.nan)
         low = mean - half_width
         high = mean + half_width
-    value = median if spec.value == "median" else mean
-    summary = np.array([value, low, high, half_width, median, deviation])
+    table = summary.assign(
+        value=summary["median"] if spec.value == "median" else mean,
+        low=low,
+        high=high,
+        half_width=half_width,
+        left_out=matrix.left_out,
+    )[list(STATISTICS)]
     if spec.value == "cost":
-        summary *= matrix.cells["n"].to_numpy(dtype=float)
-    columns = [*summary, seeds, matrix.left_out]
-    return dict(zip(STATISTICS, columns, strict=True))
+        costs = table.columns.difference(["seeds", "left_out"])
+        table[costs] = table[costs].mul(matrix.cells["n"], axis=0)
+    return table
 
 
 def compare_sizes(

@@ -79,7 +79,8 @@ def median_interval(
     >>> [float(end[0]) for end in median_interval(np.arange(1.0, 21.0)[:, None])]
     [10.5, 6.0, 15.0, 20.0]
     """
-    _, _, median, _, counts = column_statistics(values)
+    summary = column_statistics(values)
+    counts = summary["seeds"].to_numpy()
     # What is not finite is sorted to the end.
     ordered = np.sort(np.where(np.isfinite(values), values, np.nan), axis=0)
     # Order statistics at symmetric ranks, by quantiles of the binomial distribution.
@@ -87,7 +88,7 @@ def median_interval(
     rank_low = np.maximum(quantile, 1) - 1
     rank_high = np.maximum(counts - 1 - rank_low, 0)
     low, high = np.take_along_axis(ordered, np.stack([rank_low, rank_high]), axis=0)
-    return median, low, high, counts
+    return summary["median"].to_numpy(), low, high, counts
 
 
 def insufficient_data(cells: pd.DataFrame) -> pd.Series:

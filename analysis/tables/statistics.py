@@ -5,7 +5,6 @@ a paired bootstrap is one matrix product.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -37,52 +36,42 @@ def summarize(matrix: SeedMatrix) -> pd.DataFrame:
     >>> summarize(one)[["mean", "median", "seeds"]].values.tolist()
     [[2.0, 2.0, 3.0]]
     """
-    summary = column_statistics(matrix.values)
+    summary = column_statistics(matrix.values).drop(columns="deviation")
     return matrix.cells.assign(
         metric=matrix.metric,
-        mean=summary.mean,
-        half_width=summary.half_width,
-        median=summary.median,
-        seeds=summary.count,
+        **summary,
         left_out=matrix.left_out,
     )
 
 
-class ColumnStatistics(NamedTuple):
+def column_statistics(values: np.ndarray) -> pd.DataFrame:
     """Statistics of the finite values of each column of a matrix of seeds by cells.
 
-    Attributes
-    ----------
-    mean, half_width, median, deviation : ndarray of shape (n_columns,)
-        The half-width is that of the 95 % Student t interval of the mean, the deviation
-        has n - 1; both are NaN below two values.
-    count : ndarray of shape (n_columns,)
-    """
-
-    mean: np.ndarray
-    half_width: np.ndarray
-    median: np.ndarray
-    deviation: np.ndarray
-    count: np.ndarray
-
-
-def column_statistics(values: np.ndarray) -> ColumnStatistics:
-    """Mean with its interval, median, standard deviation and number of finite values.
+    Returns
+    -------
+    DataFrame
+        `mean`, `half_width` of its 95 % Student t interval, `median`, `seeds` (number
+        of values) and `deviation` (n - 1). Without values all but the number are NaN,
+        and below two so are half-width and deviation.
 
     Examples
     --------
-    >>> summary = column_statistics(np.array([[1.0], [3.0], [np.nan]]))
-    >>> float(summary.mean[0]), float(summary.median[0]), int(summary.count[0])
-    (2.0, 2.0, 2)
+    >>> column_statistics(np.array([[1.0], [3.0], [np.nan]]))
+       mean  half_width  median  seeds  deviation
+    0   2.0   12.706205     2.0      2   1.414214
     """
     known = pd.DataFrame(values).where(np.isfinite(values))
-    count = known.count().to_numpy()
-    deviation = known.std().to_numpy()
-    quantile = stats.t.ppf(0.975, np.maximum(count - 1, 1))
-    half_width = quantile * deviation / np.sqrt(np.maximum(count, 1))
-    mean = known.mean().to_numpy()
-    return ColumnStatistics(
-        mean, half_width, known.median().to_numpy(), deviation, count
+    seeds = known.count()
+    deviation = known.std()
+    quantile = stats.t.ppf(0.975, np.maximum(seeds - 1, 1))
+    return pd.DataFrame(
+        {
+            "mean": known.mean(),
+            "half_width": quantile * deviation / np.sqrt(np.maximum(seeds, 1)),
+            "median": known.median(),
+            "seeds": seeds,
+            "deviation": deviation,
+        }
     )
 
 

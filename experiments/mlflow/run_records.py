@@ -145,9 +145,9 @@ def list_values(name: str, matrix: SeedMatrix) -> pd.DataFrame:
     columns = {
         "cell": matrix.cells["cell"],
         "step": np.rint(1000 * matrix.cells["epsilon"].fillna(0)).astype(int),
-        name: statistics.mean,
-        f"{name}_lo": statistics.mean - statistics.half_width,
-        f"{name}_hi": statistics.mean + statistics.half_width,
+        name: statistics["mean"],
+        f"{name}_lo": statistics["mean"] - statistics["half_width"],
+        f"{name}_hi": statistics["mean"] + statistics["half_width"],
     }
     values = pd.DataFrame(columns).melt(["cell", "step"], var_name="metric")
     return values[np.isfinite(values["value"])]

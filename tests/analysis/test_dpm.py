@@ -109,7 +109,7 @@ def test_raw_units_scale_by_powers_of_half_width(study):
 
 def test_standard_deviations_ignore_missing_values():
     values = np.array([[1.0, 2.0], [2.0, np.nan], [4.0, np.nan]])
-    deviations = column_statistics(values).deviation
+    deviations = column_statistics(values)["deviation"]
     assert deviations[0] == pytest.approx(np.std([1, 2, 4], ddof=1))
     assert math.isnan(deviations[1])
 
