@@ -1,8 +1,8 @@
 """Files of a paper's folder, ``conf/paper/<paper>/<file>.yaml``, with their checks."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
 from functools import cache
+from inspect import signature
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pkm import catalogue, schema
@@ -98,15 +98,11 @@ def make_entry(
     ValueError
         If a key is unknown or absent, or a value has another type than its field.
     """
-    required = [
-        field.name
-        for field in fields(kind)
-        if field.default is MISSING and field.default_factory is MISSING
-    ]
-    absent = [name for name in required if name not in entry]
     values = check_entry(kind, entry, where)
-    if absent:
-        raise ValueError(f"{where}: the keys {absent} are required")
+    try:
+        signature(kind).bind(**values)
+    except TypeError as error:
+        raise ValueError(f"{where}: {error}") from None
     return kind(**values)
 
 

@@ -117,14 +117,13 @@ def adapt_study(
 def make_claim(
     entry: Mapping,
     location: str,
-    known: KnownNames | None = None,
+    known: KnownNames,
 ) -> Claim:
-    """Make a claim of its entry, with all keys and, if known, names checked."""
+    """Make a claim of its entry, with all keys and names checked."""
     claim = make_entry(Claim, entry, location)
     check_keys(claim.check, location)
-    if known:
-        for check in _list_checks(claim.check):
-            known.check(check, location)
+    for check in _list_checks(claim.check):
+        known.check(check, location)
     return claim
 
 

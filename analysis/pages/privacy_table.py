@@ -78,9 +78,9 @@ def _with_rho(
     """Return an adjacency with the rho that gives its epsilon a meaning."""
     if adjacency != "rho_bounded" or "rho" not in cells:
         return adjacency
-    rhos = set(cells["rho"].dropna())
-    named = {rho for rho in rhos if isinstance(rho, str)}
-    texts = [f"{rho:g}" for rho in sorted(rhos - named)] + sorted(named)
+    # Names come after numbers.
+    rhos = sorted(cells["rho"].dropna().unique(), key=str)
+    texts = [rho if isinstance(rho, str) else f"{rho:g}" for rho in rhos]
     return f"{adjacency}, ρ {', '.join(texts)}"
 
 

@@ -42,12 +42,10 @@ def table1(
         for row in ROWS:
             own = curves.get(row["key"])
             bound = row[name.partition(" ")[0] + "_bound"]
-            slopes = (
-                _bound_slope(bound, part.x, own or longest),
-                _slope_text(own, part.x),
-            )
+            slope = _slope_text(own, part.x)
+            slopes = (_bound_slope(bound, part.x, own or longest), slope)
             texts.append(" / ".join(filter(DASH.__ne__, slopes)) or DASH)
-            if "times" in part.compare and own is not None and _has_slope(own):
+            if "times" in part.compare and slope != DASH:
                 ratio = own.values[0] / _evaluate_bound(bound, own.extra_columns)
                 largest = over_bounds.get(row["reference"], 0.0)
                 over_bounds[row["reference"]] = max(largest, ratio.max())
@@ -88,17 +86,12 @@ def _measure(
     return curves
 
 
-def _has_slope(curve: BootstrapValues) -> bool:
-    """Whether a power can be fitted: two points or more, all positive."""
-    is_positive = curve.values[0] > 0
-    return len(curve.cases) > 1 and bool(is_positive.all())
-
-
 def _slope_text(
     curve: BootstrapValues | None,
     along: str,
 ) -> str:
-    if curve is None or not _has_slope(curve):
+    """Fit a power to two points or more, all positive."""
+    if curve is None or len(curve.cases) < 2 or not (curve.values[0] > 0).all():
         return DASH
     x = curve.extra_columns[along].to_numpy(dtype=float)
     slope = "slope(log(x), log(value), min_points=2)"

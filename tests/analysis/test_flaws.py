@@ -44,7 +44,7 @@ def test_flaws_of_methods_here_are_shown_by_tests():
     ("change", "message"),
     [
         ({"titel": "x"}, "F-99: 'titel' is unknown; did you mean 'title'"),
-        ({"quote": None}, r"F-99: the keys \['quote'\] are required"),
+        ({"quote": None}, "F-99: missing a required argument: 'quote'"),
         ({"told": False}, "F-99: told=False must be of type str"),
     ],
 )

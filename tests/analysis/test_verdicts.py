@@ -29,6 +29,7 @@ from pkm.analysis.claims.findings import (
     NOT_RUN,
     REFUTED,
 )
+from pkm.analysis.paper_files import KnownNames
 from pkm.analysis.tables.accounting import gaussian_delta, noise_multiplier
 from pkm.analysis.tables.inference import estimate, holm
 from pkm.analysis.tables.study import Study, matches
@@ -716,7 +717,7 @@ def test_documented_claim_and_types():
     section = text[text.index("### A claim") : text.index("### Federated runs and removals")]
     example = section[section.index("```yaml") : section.index("```\n\n|")]
     (entry,) = yaml.safe_load(example.removeprefix("```yaml"))
-    claim = make_claim(entry, "docs/extending.md")
+    claim = make_claim(entry, "docs/extending.md", KnownNames("fastlloyd"))
     assert claim in read_claims("fastlloyd")["claims"]
     assert set(exact.__dict__) & set(CHECK_TYPES) <= set(re.findall(r"`(\w+)`", section))
 
@@ -734,7 +735,7 @@ def test_unknown_papers_and_checks_are_refused():
         check_keys(FIGURE2 | {"variants": [{"text": "Else", "lefd": ["lloyd_published"]}]}, "claim")
     entry = {"id": "paper/name", "check": FIGURE2, "statment": "None."}
     with pytest.raises(ValueError, match="'statment' is unknown; did you mean 'statement'"):
-        make_claim(entry, "claims.yaml")
+        make_claim(entry, "claims.yaml", KnownNames("fastlloyd"))
     with pytest.raises(ValueError, match="needs one of the bounds"):
         evaluate_check(FIGURE2 | {"type": "bound"}, shifted_study(0.0))
 
