@@ -42,12 +42,13 @@ _NO_CHARGES = "no stored row has such charges"
 WITHOUT = "stored rows without some of the columns"
 
 
-def _select_cells(
+def _select(
     table: pd.DataFrame,
     check: Mapping,
+    *columns: str,
 ) -> pd.DataFrame:
-    """Rows or cells of the `method` and the `sweep` that a check names."""
-    selector = {name: check[name] for name in ("method", "sweep") if name in check}
+    """Rows or cells with the values that a check names of some columns, if any."""
+    selector = {name: check[name] for name in columns if name in check}
     return table[matches(table, selector)]
 
 
@@ -78,7 +79,7 @@ def rows(
     metric = metrics[0]
     allowed = check.get("allowed")
     rule = f"{metric} <= {allowed}" if allowed else check["rule"]
-    stored = _select_cells(study.rows_with(metrics), check)
+    stored = _select(study.rows_with(metrics), check, "method", "sweep")
     table = _restrict(stored, check)
     if not len(table):
         sweeps = check.get("sweep", study.sweeps)
@@ -195,7 +196,7 @@ def ledger(
         gaussian_epsilon(square**0.5, delta) if square > 0 else np.nan
         for square, delta in zip(costs["square"], rest, strict=True)
     ]
-    all_cells = _select_cells(study.cells.drop_duplicates("cell"), check)
+    all_cells = _select(study.cells.drop_duplicates("cell"), check, "method", "sweep")
     n_without = len(all_cells) - len(cells)
     uncharged = f"charges of {n_without} cells" if n_without else ""
     judged = _judge_rows(table, ["epsilon_replaced"], check, context, uncharged)
@@ -240,7 +241,7 @@ def _read_charged(
     check: Mapping,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cells of a check with all parameters that it names, and their charges."""
-    cells = _select_cells(study.cells.drop_duplicates("cell"), check)
+    cells = _select(study.cells.drop_duplicates("cell"), check, "method", "sweep")
     for name, default in check.get("defaults", {}).items():
         stored = cells.get(name, pd.Series("auto", cells.index)).fillna("auto")
         cells = cells.assign(**{name: stored.where(stored != "auto", default)})
@@ -305,8 +306,7 @@ def sizes(
     `sweep` restricts the comparison to one sweep, where others run the data sets with
     another k.
     """
-    cells = study.cells
-    cells = cells[matches(cells, {"sweep": check.get("sweep", study.sweeps)})]
+    cells = _select(study.cells, check, "sweep")
     cells = cells.drop_duplicates("dataset").set_index("dataset")
     stored = cells[["n", "d", "k"]].astype(int).T.to_dict("list")
     rows = [
@@ -337,7 +337,7 @@ def equals_central_run(
     rows = study.rows_with(["nicv"])
     protocol = federated(rows)
     central = rows.drop(protocol.index)
-    protocol = protocol[protocol["sweep"].isin(check["sweep"])]
+    protocol = _select(protocol, check, "sweep")
     if not len(protocol):
         raise MissingRows(context.explain_missing(check["sweep"]))
     keys = [*schema.names("identity"), "epsilon", "seed"]
@@ -365,7 +365,7 @@ def equals_central_run(
     return agree(table, text, check, missing)
 
 
-@check_type("numbers", "sweep", "method", "over", "margin")
+@check_type("numbers", "sweep", "method", "dataset", "margin")
 def reported_values(
     study: Study,
     check: Mapping,
@@ -376,17 +376,14 @@ def reported_values(
     That is, as well as chance allows. It holds if no more numbers lie outside their
     sampling error than a binomial test explains at the level of all claims, and if all
     lie within `margin` of the reported mean; if neither is so, it is not reproduced.
-    `sweep` replaces those of the numbers; `method` and the data sets `over` say which
-    of them the claim is about.
+    `sweep` replaces those of the numbers; `method` and `dataset` say which of them the
+    claim is about.
     """
     entry = context.reported[check["numbers"]]
     if "sweep" in check:
         entry = entry | {"sweep": check["sweep"]}
     table = reported.compare_reported(study, entry)
-    if "method" in check:
-        table = table[table["method"] == check["method"]]
-    if "over" in check:
-        table = table[table["dataset"].isin(check["over"])]
+    table = _select(table, check, "method", "dataset")
 
     # What cannot be compared is no part of the claim; more runs would supply the rest.
     is_judged = table["verdict"].isin(reported.JUDGED)

@@ -207,8 +207,6 @@ def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 def count_verdicts(table: pd.DataFrame) -> dict[str, dict[str, int]]:
     """Count the verdicts of an overview, apart by what its claims are about."""
-    counts = table.groupby(["about", "verdict"]).size()
-    return {
-        about: {name: int(counts.get((about, name), 0)) for name in VERDICTS}
-        for about in ("paper", "code")
-    }
+    counts = pd.crosstab(table["about"], table["verdict"])
+    counts = counts.reindex(["paper", "code"], columns=list(VERDICTS), fill_value=0)
+    return counts.to_dict("index")

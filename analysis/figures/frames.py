@@ -345,13 +345,13 @@ def statistics(
 def compare_sizes(
     study: Study,
     spec: FigureSpec,
-    reported: Sequence[Mapping],
 ) -> FigureData:
     """List reported sizes of data sets, ``<name>_reported``, and what is stored."""
+    reported = pd.DataFrame(read_claims(spec.paper)["reported"]["sizes"])
     cells = study.matrix(spec.sweep, spec.metric[0]).cells
     stored = cells[["dataset", *spec.extra_columns]].drop_duplicates("dataset")
     suffixes = ("_reported", "")
-    table = pd.DataFrame(reported).merge(stored, "left", "dataset", suffixes=suffixes)
+    table = reported.merge(stored, "left", "dataset", suffixes=suffixes)
     titles = {name: spec.format_name(name) for name in table["dataset"]}
     return FigureData(table, cells, find_unstored(titles, cells))
 

@@ -14,7 +14,7 @@ from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.frames import (
     FigureData,
     compare,
-    compare_sizes,
+    compare_sizes,  # noqa: F401, of figures.yaml
     select,
     summarize,
 )
@@ -75,14 +75,6 @@ def reported_losses(
     }
     missing = find_unstored(spec.titles, table.query("seeds > 0"))
     return FigureData(table, study.cells, missing, fields)
-
-
-def sizes(
-    study: Study,
-    spec: FigureSpec,
-) -> FigureData:
-    """Data sets as reported and as stored."""
-    return compare_sizes(study, spec, REPORTED["sizes"])
 
 
 # Further figures

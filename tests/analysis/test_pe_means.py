@@ -22,7 +22,7 @@ def context():
 
 def finding(study, **changes):
     check = {"numbers": "areas", "sweep": ["published"], "method": "pe_means_published"}
-    check |= {"over": STORED} | changes
+    check |= {"dataset": STORED} | changes
     return CHECK_TYPES["reported_values"](study, check, context())
 
 
@@ -53,11 +53,11 @@ def test_printed_areas_are_met_or_not():
     assert (met.verdict, met.comparisons, met.missing) == ("holds", 3, "")
     worse = Study(fabricated.all_rows(1.2))
     assert finding(worse).verdict == "not reproduced"
-    assert finding(worse, over=EXACT).verdict == "not reproduced"
+    assert finding(worse, dataset=EXACT).verdict == "not reproduced"
     near = Study(fabricated.all_rows(1.05))
     assert finding(near).verdict == "inconclusive"
     assert finding(near, margin=0.04).verdict == "not reproduced"
-    assert finding(study_of("pe-means"), over=EXACT).verdict == "not contradicted"
+    assert finding(study_of("pe-means"), dataset=EXACT).verdict == "not contradicted"
 
 
 def measured(claim, **changes):
