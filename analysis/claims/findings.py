@@ -323,12 +323,6 @@ def join_texts(*texts: str) -> str:
     return "; ".join(filter(None, texts))
 
 
-def join_words(*texts: str) -> str:
-    """Join the texts that are not empty by spaces, beginning with a capital."""
-    text = " ".join(filter(None, texts))
-    return text[:1].upper() + text[1:]
-
-
 def describe_missing(
     expected: Iterable[object],
     stored: Iterable[object],
@@ -460,7 +454,8 @@ def decide(
     n_seeds = int(seeds[has_seeds].min() if has_seeds.any() else seeds.max())
     values = _describe(bootstrap, bounds, estimates, violated)
     reasons = dict.fromkeys(undecided)
-    summary = join_words(values, text, slack, *reasons, describe_seeds(n_seeds))
+    texts = (values, text, slack, *reasons, describe_seeds(n_seeds))
+    summary = " ".join(filter(None, texts))
     evidence = bootstrap.evidence
     if evidence is None:
         evidence = bootstrap.cases

@@ -19,7 +19,6 @@ from pkm.analysis.claims.federation_costs import (
     EQUAL,
     FASTER,
     NO_DIFFERENCE,
-    PARTS,
     SLOWER,
     compare_costs,
     costs,
@@ -93,7 +92,9 @@ def test_costs_are_means_over_runs():
     assert cost["iteration_ms_half_width"] == pytest.approx(half_width, rel=1e-3)
     assert cost["seeds"] == 12
     # The parts add up to the whole.
-    assert np.allclose(table[list(PARTS)].sum(axis=1), table["iteration_ms"])
+    assert np.allclose(
+        table[list(SPECS["protocol_parts"].stacked)].sum(axis=1), table["iteration_ms"]
+    )
 
 
 def test_rows_without_protocol_columns_are_central():
