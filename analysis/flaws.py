@@ -1,11 +1,10 @@
 """The register of flaws of published methods, ``flaws.yaml``, which has its fields."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pkm.analysis.paper_files import refuse_unknown
+from pkm.analysis.paper_files import make_entry
 from pkm.yaml_files import read_file
 
 PATH = Path(__file__).with_suffix(".yaml")
@@ -38,22 +37,10 @@ def read_flaws() -> dict[str, Flaw]:
     Raises
     ------
     ValueError
-        If a field is unknown, absent or empty; the error names the entry.
+        If a field is unknown, absent or no text; the error names the entry.
     """
     entries = read_file(PATH)
-    return {name: make_flaw(name, entry) for name, entry in entries.items()}
-
-
-def make_flaw(
-    name: str,
-    entry: Mapping[str, str],
-) -> Flaw:
-    """Make a flaw of its entry, which must have all fields and no others."""
-    where = f"analysis/flaws.yaml: {name}"
-    known = [field.name for field in fields(Flaw)]
-    refuse_unknown(entry, known, where)
-    for field in known:
-        value = entry.get(field)
-        if not (isinstance(value, str) and value):
-            raise ValueError(f"{where}: {field}={value!r} must be a text")
-    return Flaw(**entry)
+    return {
+        name: make_entry(Flaw, entry, f"analysis/flaws.yaml: {name}")
+        for name, entry in entries.items()
+    }

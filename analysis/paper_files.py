@@ -1,24 +1,18 @@
 """Files of a paper's folder, ``conf/paper/<paper>/<file>.yaml``, with their checks."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from inspect import signature
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pkm import catalogue, schema
 from pkm.names import suggestion
 
-#: Keys of figures and checks whose values are names, and what they name.
+#: What keys of figures and checks name.
 NAMES = {
-    "sweep": "sweep",
-    "sweeps": "sweep",
-    "metric": "metric",
-    "metrics": "metric",
-    "method": "method",
-    "methods": "method",
-    "without": "method",
-    "curves": "method",
-    "left": "method",
-    "right": "method",
-    "relative_to": "method",
+    "sweep": ("sweep",),
+    "metric": ("metric",),
+    "method": ("method", "methods", "curves", "left", "right", "relative_to"),
 }
 
 
@@ -89,6 +83,72 @@ def refuse_unknown(
             raise ValueError(f"{where}: {name!r} is unknown{suggestion(name, known)}")
 
 
+_read_hints = cache(get_type_hints)
+
+
+def make_entry(
+    kind: type,
+    entry: Mapping,
+    where: str,
+) -> Any:
+    """Make a dataclass of the entry of a file.
+
+    Raises
+    ------
+    ValueError
+        If a key is unknown or absent, or a value has another type than its field.
+    """
+    values = check_entry(kind, entry, where)
+    try:
+        signature(kind).bind(**values)
+    except TypeError as error:
+        raise ValueError(f"{where}: {error}") from None
+    return kind(**values)
+
+
+def check_entry(
+    kind: type,
+    entry: Mapping,
+    where: str,
+) -> dict[str, Any]:
+    """Return some keys of an entry with the types of the fields of a dataclass.
+
+    Examples
+    --------
+    >>> from pkm.analysis.figures.figure import FigureSpec
+    >>> check_entry(FigureSpec, {"sweep": "real", "share_y": True}, "figure a")
+    {'sweep': ('real',), 'share_y': True}
+    """
+    hints = _read_hints(kind)
+    refuse_unknown(entry, hints, where)
+    return {
+        name: _convert(value, hints[name], f"{where}: {name}")
+        for name, value in entry.items()
+    }
+
+
+def _convert(
+    value: Any,
+    hint: Any,
+    where: str,
+) -> Any:
+    """Check a value by the type of its field; one name stands for a tuple of it."""
+    kind = get_origin(hint) or hint
+    if kind is Literal:
+        refuse_unknown([value], get_args(hint), where)
+    if kind in (Any, Literal):
+        return value
+    if kind is tuple:
+        is_one = isinstance(value, str) or not isinstance(value, Sequence)
+        items = [value] if is_one else value
+        return tuple(_convert(item, get_args(hint)[0], where) for item in items)
+    expected = (int, float) if kind is float else kind
+    is_flag = isinstance(value, bool) and kind is not bool
+    if is_flag or not isinstance(value, expected):
+        raise ValueError(f"{where}={value!r} must be of type {kind.__name__}")
+    return value
+
+
 class KnownNames:
     """Names that the figures and claims of a paper may refer to.
 
@@ -119,9 +179,10 @@ class KnownNames:
         where: str,
     ) -> None:
         """Refuse an unknown sweep, metric or method; name the nearest known one."""
-        for key, kind in NAMES.items():
-            names = list(_names_in(entry.get(key, ())))
-            refuse_unknown(names, self._known[kind], f"{where}: {key}")
+        for kind, keys in NAMES.items():
+            for key in keys:
+                names = _names_in(entry.get(key, ()))
+                refuse_unknown(names, self._known[kind], f"{where}: {key}")
 
 
 def _names_of_entries(paper: Mapping) -> set[str]:

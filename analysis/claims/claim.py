@@ -1,40 +1,44 @@
 """Claims of the papers as data: ``conf/paper/<paper>/claims.yaml``.
 
-The file has `title`, `reference`, `sets` (named lists), `reported` (numbers that the
-paper prints), `derived` (sweeps, methods and metrics that functions make), `deviations`
-and `claims`. Checks with formulas of a paper's own are registered by
-``analysis/papers/<paper>_checks.py``, hyphens of the name as underscores.
+The file has `title`, `reference`, `sets` (lists with anchors, for several claims),
+`reported` (numbers that the paper prints), `derived` (sweeps, methods and metrics that
+functions make), `deviations` and `claims`. `removals` says that the rows are of a
+`RemovalStudy`.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
+from typing import Literal
 
 import pandas as pd
 
-from pkm import catalogue
 from pkm.analysis.claims import exact, predicates  # noqa: F401, types of checks
-from pkm.analysis.claims.findings import CHECK_TYPES, COMMON_KEYS
-from pkm.analysis.paper_files import KnownNames, place, read, refuse_unknown
+from pkm.analysis.claims.findings import CHECK_KEYS, COMMON_KEYS
+from pkm.analysis.paper_files import (
+    KnownNames,
+    make_entry,
+    place,
+    read,
+    refuse_unknown,
+)
+from pkm.analysis.tables.removals import RemovalStudy, parent_sweep
 from pkm.analysis.tables.study import Study
 
-KINDS = ("ordering", "threshold", "trend", "magnitude", "count")
-BASES = (
-    "explicit",
-    "implied",
-    "cited",
-    "theorem",
-    "printed",
-    "derived",
-    "surrogate",
-)
-#: What claims are about: the paper, or this project's formulas, constants and ledger.
-ABOUT = ("paper", "code")
+Kind = Literal["ordering", "threshold", "trend", "magnitude", "count"]
+#: Where a claim comes from.
+Basis = Literal[
+    "explicit", "implied", "cited", "theorem", "printed", "derived", "surrogate"
+]
 _REQUIRED = {"title": str, "reference": str, "claims": list}
 #: Values of the keys that a file may leave out.
-_DEFAULTS = {"derived": [], "sets": {}, "reported": {}, "deviations": []}
+_DEFAULTS = {
+    "derived": [],
+    "sets": {},
+    "reported": {},
+    "deviations": [],
+    "removals": False,
+}
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,8 @@ class Claim:
         ``<paper>/<name>``.
     section, source : str
         Where the paper has it.
-    kind : str
-        One of `KINDS`.
-    basis : str
-        Where the claim comes from: one of `BASES`.
+    kind, basis : str
+        See `Kind` and `Basis`.
     statement : str
         The claim, paraphrased.
     check : mapping
@@ -59,27 +61,21 @@ class Claim:
         Numbers of the paper.
     doubt : str
         What the paper leaves open, and how it is interpreted here.
-    about : str
-        One of `ABOUT`; verdicts are counted apart by it.
+    about : {"paper", "code"}
+        What it is about: the paper, or this project's formulas, constants and ledger.
+        Verdicts are counted apart by it.
     """
 
     id: str
     section: str
-    kind: str
-    basis: str
+    kind: Kind
+    basis: Basis
     statement: str
     check: Mapping
     source: str = ""
     reported: str = ""
     doubt: str = ""
-    about: str = ABOUT[0]
-
-
-def papers_with_claims() -> list[str]:
-    """Return the names of the papers that have claims."""
-    papers = catalogue.current()
-    names = papers.choices("paper")
-    return [name for name in names if (papers.folder(name) / "claims.yaml").is_file()]
+    about: Literal["paper", "code"] = "paper"
 
 
 @cache
@@ -93,7 +89,6 @@ def read_claims(paper: str) -> dict:
         by its id, or a key is unknown or absent.
     """
     content = _DEFAULTS | read(paper, "claims.yaml", _REQUIRED, _DEFAULTS)
-    _import_checks(paper)
     file = place(paper, "claims.yaml")
     known = KnownNames(paper, content["derived"])
     claims: dict[str, Claim] = {}
@@ -107,46 +102,29 @@ def read_claims(paper: str) -> dict:
     return content | {"claims": list(claims.values())}
 
 
-def _import_checks(paper: str) -> object:
-    """Import the checks that only this paper needs, which registers them."""
-    name = f"pkm.analysis.papers.{paper.replace('-', '_')}_checks"
-    return import_module(name) if find_spec(name) else None
-
-
 def adapt_study(
     study: Study,
     gaps: pd.DataFrame,
     paper: str,
 ) -> tuple[Study, pd.DataFrame]:
-    """Return stored rows and gaps with the paper's own names of sweeps and methods.
-
-    A module ``<paper>_checks`` may have a function of the same name for it.
-    """
-    checks = _import_checks(paper)
-    change = getattr(checks, "adapt_study", None)
-    return change(study, gaps) if change else (study, gaps)
+    """Return stored rows and gaps with the paper's own names of sweeps and methods."""
+    if not read_claims(paper)["removals"]:
+        return study, gaps
+    # The gaps of all parts of a sweep are under its name.
+    return RemovalStudy(study), gaps.assign(sweep=gaps["sweep"].map(parent_sweep))
 
 
 def make_claim(
     entry: Mapping,
     location: str,
-    known: KnownNames | None = None,
+    known: KnownNames,
 ) -> Claim:
-    """Make a claim of its entry, with all keys and, if known, names checked."""
-    refuse_unknown(entry, Claim.__annotations__, location)
-    required = [field.name for field in fields(Claim) if field.default is MISSING]
-    missing = [name for name in required if name not in entry]
-    if missing:
-        raise ValueError(f"{location}: the keys {missing} are required")
-    refuse_unknown([entry["kind"]], KINDS, f"{location}: kind")
-    refuse_unknown([entry["basis"]], BASES, f"{location}: basis")
-    refuse_unknown([entry.get("about", ABOUT[0])], ABOUT, f"{location}: about")
-
-    check_keys(entry["check"], location)
-    if known:
-        for check in _list_checks(entry["check"]):
-            known.check(check, location)
-    return Claim(**entry)
+    """Make a claim of its entry, with all keys and names checked."""
+    claim = make_entry(Claim, entry, location)
+    check_keys(claim.check, location)
+    for check in _list_checks(claim.check):
+        known.check(check, location)
+    return claim
 
 
 def check_keys(
@@ -154,8 +132,7 @@ def check_keys(
     location: str,
 ) -> None:
     """Refuse a check, its parts or its variants with an unknown type or key."""
-    known = {name: kind.keys for name, kind in CHECK_TYPES.items()}
-    known["all_of"] = {*COMMON_KEYS, "parts"}
+    known = CHECK_KEYS | {"all_of": {*COMMON_KEYS, "parts"}}
     for entry in _list_checks(check):
         kind = entry.get("type")
         refuse_unknown([kind], known, f"{location}: type of check")
@@ -171,12 +148,9 @@ def _list_checks(check: Mapping) -> Iterator[Mapping]:
 
 
 def list_variants(check: Mapping) -> list[Mapping]:
-    """Return further interpretations of a check: `variants` lists them, or is one.
+    """Return the further interpretations of a check that `variants` lists.
 
     Each has a `text`, and options that replace those of the check.
     """
-    variants = check.get("variants", [])
-    if isinstance(variants, Mapping):
-        variants = [variants]
     main = {name: value for name, value in check.items() if name != "variants"}
-    return [main | variant for variant in variants]
+    return [main | variant for variant in check.get("variants", ())]

@@ -1,15 +1,14 @@
 """What a claim compares: pairs of stored means, and their ratios.
 
 `left` and `right` list selectors (a method's name, or column values); `over` names the
-columns in which both sides agree, with the expected values, a named set of them, or
-``any``. Data sets that share these columns are averaged, over those that both sides
-have. `columns` adds columns to the cells, each an expression in those before it. With
-`share_of_runs`, an expression in them and in the `value` of a run, the share of runs in
-which it holds takes the place of the mean.
+columns in which both sides agree, with the expected values or ``any``. Data sets that
+share these columns are averaged, over those that both sides have. `columns` adds
+columns to the cells, each an expression in those before it. With `share_of_runs`, an
+expression in them and in the `value` of a run, the share of runs in which it holds
+takes the place of the mean.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.expressions import evaluate_expression
+from pkm.analysis.claims.expressions import evaluate_columns, with_columns
 from pkm.analysis.claims.findings import (
     BootstrapValues,
     Context,
@@ -27,7 +26,6 @@ from pkm.analysis.claims.findings import (
     join_texts,
 )
 from pkm.analysis.claims.reported import parse_number
-from pkm.analysis.tables.planted import parse_planted_names
 from pkm.analysis.tables.statistics import area, resampled_means
 from pkm.analysis.tables.study import SeedMatrix, Study, concatenate, matches
 
@@ -146,7 +144,7 @@ def find_pairs(
     not be of the same data set.
     """
     over = {
-        name: None if values == "any" else context.resolve(values)
+        name: None if values == "any" else values
         for name, values in check["over"].items()
     }
     if isinstance(check["metric"], list):
@@ -207,12 +205,12 @@ def _match_sides(
         # On the `over` columns and by data set.
         rows = rows.merge(_find_side(cells, check, over, "right"))
     else:
-        rows = rows.assign(right=rows["left"], right_label="1", right_order=0)
+        rows = rows.assign(right=rows["left"], right_label="1")
     if "relative_to" in check:
         scales = cells.loc[matches(cells, check["relative_to"]), "dataset"]
         scale_of = dict(zip(scales, scales.index, strict=True))
         rows = rows.assign(scale=rows["dataset"].map(scale_of)).dropna(subset="scale")
-    return rows.sort_values(["left_order", "right_order"], kind="stable")
+    return rows
 
 
 def _select_matrix(
@@ -231,8 +229,7 @@ def _select_matrix(
         raise MissingRows(context.explain_missing(check["sweep"]))
     matrix = concatenate(stored)
     matrix = area(matrix) if check.get("area") else matrix.broadcast()
-    cells = parse_planted_names(matrix.cells)
-    cells = with_columns(cells, check.get("columns", {}))
+    cells = with_columns(matrix.cells, check.get("columns", {}))
 
     is_allowed = np.ones(len(cells), dtype=bool)
     for name, values in over.items():
@@ -263,13 +260,13 @@ def _find_side(
     Returns
     -------
     DataFrame
-        These columns, and `<side>` (position of the cell), `<side>_label` and
-        `<side>_order` (of the selector).
+        These columns, and `<side>` (position of the cell) and `<side>_label` (of the
+        selector).
     """
     is_across = check.get("across")
     on = list(dict.fromkeys([*over, "dataset"]))
     tables = []
-    for order, selector in enumerate(check[side]):
+    for selector in check[side]:
         selected = cells.loc[matches(cells, selector), on]
         if is_across:
             # Without a name a cell matches one of another data set.
@@ -279,24 +276,9 @@ def _find_side(
             what = "several data sets" if is_across else "two cells"
             place = dict(repeated.iloc[0])
             raise ValueError(f"selector {selector!r} matches {what} at {place}")
-        columns = {
-            side: selected.index,
-            f"{side}_label": label(selector),
-            f"{side}_order": order,
-        }
+        columns = {side: selected.index, f"{side}_label": label(selector)}
         tables.append(selected.assign(**columns))
     return pd.concat(tables, ignore_index=True)
-
-
-def with_columns(
-    table: pd.DataFrame,
-    columns: Mapping[str, str],
-) -> pd.DataFrame:
-    """Add columns to a table, each an expression in those before it."""
-    for name, expression in columns.items():
-        values = evaluate_expression(expression, _arrays(table, expression))
-        table = table.assign(**{name: values})
-    return table
 
 
 def _share_of_runs(
@@ -305,23 +287,13 @@ def _share_of_runs(
 ) -> SeedMatrix:
     """Replace the value of each run by whether an expression holds."""
     values = matrix.values
-    columns = _arrays(matrix.cells, expression)
-    holds = evaluate_expression(expression, columns | {"value": values})
+    holds = evaluate_columns(matrix.cells, expression, value=values)
     cells = matrix.cells.assign(
         mean_of_runs=np.nanmean(values, axis=0),
         largest_of_runs=np.nanmax(values, axis=0),
     )
     values = np.where(np.isnan(values), np.nan, holds)
     return replace(matrix, cells=cells, values=values)
-
-
-def _arrays(
-    cells: pd.DataFrame,
-    expression: str,
-) -> dict[str, np.ndarray]:
-    """Columns that an expression names as arrays, numbers where they have some."""
-    columns = numeric(cells, expression).items()
-    return {name: column.to_numpy() for name, column in columns}
 
 
 def _as_mapping(selector: Selector) -> dict:
@@ -336,6 +308,16 @@ def label(selector: Selector) -> str:
     )
 
 
+def count_values(check: Mapping) -> dict[str, int]:
+    """Count the values that a check lists of each side and column."""
+    keys = ("metric", "left", "right")
+    counts = {name: len(as_list(check.get(name, "1"))) for name in keys}
+    listed = {
+        name: len(values) for name, values in check["over"].items() if values != "any"
+    }
+    return counts | listed
+
+
 def _describe_missing(
     check: Mapping,
     over: Mapping,
@@ -345,11 +327,10 @@ def _describe_missing(
     listed = {name: values for name, values in over.items() if values is not None}
     compared = [*(over if "expected" in check else listed), "left", "right"]
     n_available = len(keys[compared].drop_duplicates())
-    counts = [len(check["left"]), len(check.get("right", "1"))]
-    counts += map(len, listed.values())
-    n_expected = math.prod(counts)
+    counts = count_values(check)
+    n_expected = math.prod(counts.values())
     if "expected" in check:
-        n_expected = check["expected"] * len(as_list(check["metric"]))
+        n_expected = check["expected"] * counts["metric"]
     if n_available >= n_expected:
         return ""
 
@@ -386,8 +367,7 @@ def measure_ratios(
         numbers = cells.map(lambda text: parse_number(text)[0], na_action="ignore")
         reported = numbers.min(axis=1).dropna().to_dict()
     if "over" in check:
-        datasets = context.resolve(check["over"]["dataset"])
-        reported = {name: reported[name] for name in datasets}
+        reported = {name: reported[name] for name in check["over"]["dataset"]}
 
     check = check | {"over": {"dataset": list(reported)}}
     measured = divide_pairs(find_pairs(study, check, context), check)
@@ -440,27 +420,3 @@ def divide_pairs(
         pairs.first_cells[extra_columns],
         is_cost="share_of_runs" not in check,
     )
-
-
-def evaluate_columns(
-    cells: pd.DataFrame,
-    expression: str,
-) -> pd.Series:
-    """Evaluate an expression of pandas in the columns of some cells."""
-    return numeric(cells, expression).eval(expression)
-
-
-def numeric(
-    cells: pd.DataFrame,
-    expression: str | None = None,
-) -> pd.DataFrame:
-    """Cells with numbers in columns that mix types, so that expressions can use them.
-
-    With an expression they have the columns that it names alone.
-    """
-    if expression is not None:
-        names = re.findall(r"\w+", expression)
-        cells = cells.filter(dict.fromkeys(names))
-    mixed = cells.select_dtypes(["object", "str"])
-    converted = mixed.apply(pd.to_numeric, errors="coerce")
-    return cells.assign(**converted.dropna(axis=1, how="all"))

@@ -8,49 +8,47 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pkm import schema
 from pkm.analysis.claims import reported
-from pkm.analysis.claims.comparisons import evaluate_columns, numeric, with_columns
+from pkm.analysis.claims.expressions import evaluate_columns, with_columns
+from pkm.analysis.claims.federation_costs import federated
 from pkm.analysis.claims.findings import (
     HOLDS,
     LEVEL,
     NOT_RUN,
     REFUTED,
-    Agreement,
     Context,
     Finding,
     MissingRows,
+    agree,
     check_type,
     describe_missing,
     describe_slack,
     join_texts,
-    join_words,
     percent,
     to_verdict,
     weaken,
 )
 from pkm.analysis.tables.accounting import (
     composed_delta,
-    noise_multiplier,
-    replacement_epsilon,
+    gaussian_epsilon,
 )
 from pkm.analysis.tables.charges import read_charges
-from pkm.analysis.tables.planted import parse_planted_names
 from pkm.analysis.tables.study import Study, matches
 
-#: What rules may call, with ``@`` before the name.
-_FUNCTIONS = {"clip": np.clip, "noise_multiplier": np.vectorize(noise_multiplier)}
+ROUNDING = 1e-12  # relative difference of what is computed in another order
 _NO_CHARGES = "no stored row has such charges"
 #: Says that rows lack columns that a rule names.
 WITHOUT = "stored rows without some of the columns"
 
 
-def _select_cells(
+def _select(
     table: pd.DataFrame,
     check: Mapping,
+    *columns: str,
 ) -> pd.DataFrame:
-    """Rows or cells of the `method` and the `sweeps` that a check names."""
-    keys = {"method": "method", "sweeps": "sweep"}
-    selector = {keys[key]: check[key] for key in keys if key in check}
+    """Rows or cells with the values that a check names of some columns, if any."""
+    selector = {name: check[name] for name in columns if name in check}
     return table[matches(table, selector)]
 
 
@@ -61,35 +59,36 @@ def _restrict(
     """The rows that the rule of a check is about."""
     if not len(table) or "where" not in check:
         return table
-    return table.query(check["where"])
+    return table[evaluate_columns(table, check["where"])]
 
 
-@check_type("metrics", "rule", "allowed", "where", "method", "sweeps", "expected")
+@check_type("metric", "rule", "allowed", "where", "method", "sweep", "expected")
 def rows(
     study: Study,
     check: Mapping,
     context: Context,
-) -> Agreement:
-    """Check a rule on every stored row that has all of the `metrics`.
+) -> Finding:
+    """Check a rule on every stored row that has all metrics.
 
     `rule` and `where` (which rows it is about) are expressions in the columns of the
     rows. `allowed` takes the place of a rule: it bounds the first metric from above,
     and the finding states the slack. `expected` lists the values of columns that the
     claim is about.
     """
-    metric = check["metrics"][0]
+    metrics = check["metric"]
+    metric = metrics[0]
     allowed = check.get("allowed")
     rule = f"{metric} <= {allowed}" if allowed else check["rule"]
-    stored = numeric(_select_cells(study.rows_with(check["metrics"]), check))
+    stored = _select(study.rows_with(metrics), check, "method", "sweep")
     table = _restrict(stored, check)
     if not len(table):
-        sweeps = check.get("sweeps", study.sweeps)
+        sweeps = check.get("sweep", study.sweeps)
         without = f"none of {len(stored)} stored rows has {check.get('where')}"
         raise MissingRows(without if len(stored) else context.explain_missing(sweeps))
 
     quantifier = "any" if check.get("quantifier") == "some" else "all"
     evidence = (
-        table.assign(agrees=table.eval(rule))
+        with_columns(table, {"agrees": rule})
         .groupby(["sweep", "method", "dataset"])
         .agg(
             smallest=(metric, "min"),
@@ -102,14 +101,14 @@ def rows(
     ends = f"from {table[metric].min():.4g} to {table[metric].max():.4g}"
     text = f"{metric} {ends} in {len(table)} of {len(stored)} rows, required: {rule}."
     if allowed:
-        slack = (table.eval(allowed) / table[metric]).min()
+        slack = (evaluate_columns(table, allowed) / table[metric]).min()
         text = f"{text} {describe_slack(slack)}"
     missing = [
-        describe_missing(context.resolve(values), table[name], f"{name} ")
+        describe_missing(values, table[name], f"{name} ")
         for name, values in check.get("expected", {}).items()
     ]
-    gaps = context.describe_gaps(check.get("method"), check.get("sweeps"))
-    return Agreement(evidence, text, join_texts(*missing, gaps))
+    gaps = context.describe_gaps(check.get("method"), check.get("sweep"))
+    return agree(evidence, text, check, join_texts(*missing, gaps))
 
 
 @check_type("numbers", "metric", "rule", "where")
@@ -117,7 +116,7 @@ def printed(
     study: Study,
     check: Mapping,
     context: Context,
-) -> Agreement:
+) -> Finding:
     """Check a rule on the numbers that the paper itself prints.
 
     `rule` and `where` are expressions in the columns of the printed cells. With
@@ -133,10 +132,10 @@ def printed(
     texts = table[used].fillna("N/A").astype(str)
     means = texts.map(lambda text: reported.parse(text).mean)
     table = _restrict(table.assign(**means).dropna(subset=used), check)
-    evidence = table[["dataset", *used]].assign(agrees=table.eval(rule))
+    evidence = with_columns(table[["dataset", *used]], {"agrees": rule})
     evidence = evidence.reset_index(drop=True)
     text = f"Printed numbers, required: {rule}."
-    return Agreement(evidence, text, is_printed=True)
+    return agree(evidence, text, check, is_printed=True)
 
 
 _LEDGER = ("method", "where", "labels", "rule", "columns", "defaults")
@@ -147,7 +146,7 @@ def charges(
     study: Study,
     check: Mapping,
     context: Context,
-) -> Agreement:
+) -> Finding:
     """Check a rule on every stored charge whose label begins with one of `labels`.
 
     Rules are expressions in the columns of the charge and of its cell; where both have
@@ -163,20 +162,21 @@ def charges(
     return _judge_rows(table, ["round"], check, context)
 
 
-@check_type(*_LEDGER, "at", "sweeps", "report_ranges")
+@check_type(*_LEDGER, "at", "sweep", "replaced", "report_ranges")
 def ledger(
     study: Study,
     check: Mapping,
     context: Context,
-) -> Agreement:
+) -> Finding:
     """Check a rule on every stored cell and the total cost of its charges.
 
     See `charges`. Further columns are `releases` (number of charges), `pure` (sum of
     their pure epsilons) and `delta_at`: the composed delta of the Gaussian charges at
     the epsilon `at`, an expression, plus the deltas charged directly.
-    `report_ranges` maps names to further expressions whose ranges the finding states.
-    They can use `epsilon_replaced`, the epsilon of the same releases at the same delta
-    if a record is replaced. Cells without charges are missing.
+    With `replaced`, the rules of `replacement_costs`, there is `epsilon_replaced`, the
+    epsilon of the same releases at the same delta if a record is replaced, and cells
+    without charges are missing. `report_ranges` maps names to further expressions whose
+    ranges the finding states.
     """
     cells, charged = _read_charged(study, check)
     by_cell = [charged[charged.index == index] for index in cells.index]
@@ -187,22 +187,53 @@ def ledger(
     if "at" in check:
         epsilons = evaluate_columns(cells, check["at"])
         table["delta_at"] = list(map(composed_delta, by_cell, epsilons))
-    if "report_ranges" not in check:
+    if "replaced" not in check:
         return _judge_rows(table, [], check, context)
 
-    records = [group.to_dict("records") for group in by_cell]
-    table["epsilon_replaced"] = list(map(replacement_epsilon, records, cells["delta"]))
-    judged = _judge_rows(table, ["epsilon_replaced"], check, context)
-    texts = [judged.text]
-    for name, expression in check["report_ranges"].items():
-        values = table.eval(expression).dropna()
-        if len(values):
-            texts.append(f"{name}: {values.min():.4g} to {values.max():.4g}.")
-    all_cells = _select_cells(study.cells.drop_duplicates("cell"), check)
+    costs = replacement_costs(charged, check["replaced"])
+    rest = cells["delta"] - costs["delta"]
+    table["epsilon_replaced"] = [
+        gaussian_epsilon(square**0.5, delta) if square > 0 else np.nan
+        for square, delta in zip(costs["square"], rest, strict=True)
+    ]
+    all_cells = _select(study.cells.drop_duplicates("cell"), check, "method", "sweep")
     n_without = len(all_cells) - len(cells)
     uncharged = f"charges of {n_without} cells" if n_without else ""
-    missing = join_texts(judged.missing, uncharged)
-    return replace(judged, text=join_words(*texts), missing=missing)
+    judged = _judge_rows(table, ["epsilon_replaced"], check, context, uncharged)
+    texts = [judged.summary]
+    for name, expression in check["report_ranges"].items():
+        values = evaluate_columns(table, expression)
+        values = values[~np.isnan(values)]
+        if len(values):
+            texts.append(f"{name}: {values.min():.4g} to {values.max():.4g}.")
+    return replace(judged, summary=" ".join(texts))
+
+
+def replacement_costs(
+    charged: pd.DataFrame,
+    rules: Mapping[str, Mapping[str, str]],
+) -> pd.DataFrame:
+    """Squared Gaussian costs and deltas of runs if a record is replaced, not left out.
+
+    Parameters
+    ----------
+    charged : DataFrame
+        See `pkm.analysis.tables.charges.read_charges`.
+    rules : mapping
+        Label of charges to the expressions `square` and, where it differs, `delta`.
+
+    Returns
+    -------
+    DataFrame
+        Columns `square` and `delta` by run; NaN where a charge has no rule.
+    """
+    unknown = {"square": "nan"}
+    parts = [
+        with_columns(charges, rules.get(label, unknown))
+        for label, charges in charged.groupby("label")
+    ]
+    costs = pd.concat(parts)[["square", "delta"]]
+    return costs.groupby(level=0).sum(skipna=False)
 
 
 def _read_charged(
@@ -210,11 +241,11 @@ def _read_charged(
     check: Mapping,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cells of a check with all parameters that it names, and their charges."""
-    cells = _select_cells(study.cells.drop_duplicates("cell"), check)
+    cells = _select(study.cells.drop_duplicates("cell"), check, "method", "sweep")
     for name, default in check.get("defaults", {}).items():
         stored = cells.get(name, pd.Series("auto", cells.index)).fillna("auto")
         cells = cells.assign(**{name: stored.where(stored != "auto", default)})
-    cells = with_columns(parse_planted_names(cells), check.get("columns", {}))
+    cells = with_columns(cells, check.get("columns", {}))
 
     charged = read_charges(cells)
     if not len(charged):
@@ -230,14 +261,15 @@ def _judge_rows(
     columns: list[str],
     check: Mapping,
     context: Context,
-) -> Agreement:
+    missing: str = "",
+) -> Finding:
     """Judge every row of a table by the rule of a check.
 
     The evidence has the columns that say which cell it is, `columns` and those that the
     rule names. A row without one of these says nothing, and is missing.
     """
     rule = check["rule"]
-    table = _restrict(numeric(table), check)
+    table = _restrict(table, check)
     if not len(table):
         raise MissingRows(_NO_CHARGES)
     used = _named_columns(table, rule)
@@ -248,10 +280,11 @@ def _judge_rows(
         raise MissingRows(unknown)
     identity = ["sweep", "method", "dataset", "n", "d", "k", "epsilon"]
     names = dict.fromkeys([*identity, *columns, *used])
-    agrees = known.eval(rule, local_dict=_FUNCTIONS)
-    evidence = known[list(names)].assign(agrees=agrees).reset_index(drop=True)
-    missing = join_texts(unknown, context.describe_gaps(known["method"].unique()))
-    return Agreement(evidence, f"Required: {rule}.", missing)
+    evidence = with_columns(known[list(names)], {"agrees": rule})
+    evidence = evidence.reset_index(drop=True)
+    gaps = context.describe_gaps(known["method"].unique())
+    missing = join_texts(unknown, gaps, missing)
+    return agree(evidence, f"Required: {rule}.", check, missing)
 
 
 def _named_columns(
@@ -267,14 +300,13 @@ def sizes(
     study: Study,
     check: Mapping,
     context: Context,
-) -> Agreement:
+) -> Finding:
     """Compare N, d and, if given, k of the stored data sets with `expected`.
 
     `sweep` restricts the comparison to one sweep, where others run the data sets with
     another k.
     """
-    cells = study.cells
-    cells = cells[matches(cells, {"sweep": check.get("sweep", study.sweeps)})]
+    cells = _select(study.cells, check, "sweep")
     cells = cells.drop_duplicates("dataset").set_index("dataset")
     stored = cells[["n", "d", "k"]].astype(int).T.to_dict("list")
     rows = [
@@ -288,10 +320,52 @@ def sizes(
         if name in stored
     ]
     missing = describe_missing(check["expected"], stored)
-    return Agreement(pd.DataFrame(rows), missing or "Compared: N, d, k.", missing)
+    text = missing or "Compared: N, d, k."
+    return agree(pd.DataFrame(rows), text, check, missing)
 
 
-@check_type("numbers", "sweeps", "method", "over", "margin")
+@check_type("sweep")
+def equals_central_run(
+    study: Study,
+    check: Mapping,
+    context: Context,
+) -> Finding:
+    """Compare NICV of federated runs with the central run of the same cell and seed.
+
+    The same cell: method, data, budget.
+    """
+    rows = study.rows_with(["nicv"])
+    protocol = federated(rows)
+    central = rows.drop(protocol.index)
+    protocol = _select(protocol, check, "sweep")
+    if not len(protocol):
+        raise MissingRows(context.explain_missing(check["sweep"]))
+    keys = [*schema.names("identity"), "epsilon", "seed"]
+    central = central[[*keys, "nicv"]].drop_duplicates(keys)
+    both = protocol.merge(central, on=keys, suffixes=("", "_central"))
+    if not len(both):
+        raise MissingRows(
+            "no central run of the same method, data set, epsilon and seed as a "
+            "federated one is stored"
+        )
+    both["difference"] = (both["nicv"] / both["nicv_central"] - 1).abs()
+    groups = ["sweep", "method", "dataset", "epsilon", "clients", "transport"]
+    table = (
+        both.groupby(groups)["difference"]
+        .agg(runs="size", difference="max")
+        .reset_index()
+    )
+    table["agrees"] = table["difference"] <= ROUNDING
+    unmatched = describe_missing(protocol["dataset"].unique(), both["dataset"])
+    unmatched = f"central runs at this epsilon: {unmatched}" if unmatched else ""
+    gaps = context.describe_gaps(sweeps=check["sweep"])
+    missing = join_texts(unmatched, gaps)
+    largest = both["difference"].max()
+    text = f"{len(both)} runs, relative differences of at most {largest:.2g}."
+    return agree(table, text, check, missing)
+
+
+@check_type("numbers", "sweep", "method", "dataset", "margin")
 def reported_values(
     study: Study,
     check: Mapping,
@@ -302,31 +376,27 @@ def reported_values(
     That is, as well as chance allows. It holds if no more numbers lie outside their
     sampling error than a binomial test explains at the level of all claims, and if all
     lie within `margin` of the reported mean; if neither is so, it is not reproduced.
-    `sweeps` replaces those of the numbers; `method` and the data sets `over` say which
-    of them the claim is about.
+    `sweep` replaces those of the numbers; `method` and `dataset` say which of them the
+    claim is about.
     """
     entry = context.reported[check["numbers"]]
-    if "sweeps" in check:
-        entry = entry | {"sweeps": check["sweeps"]}
+    if "sweep" in check:
+        entry = entry | {"sweep": check["sweep"]}
     table = reported.compare_reported(study, entry)
-    if "method" in check:
-        table = table[table["method"] == check["method"]]
-    if "over" in check:
-        table = table[table["dataset"].isin(context.resolve(check["over"]))]
+    table = _select(table, check, "method", "dataset")
 
     # What cannot be compared is no part of the claim; more runs would supply the rest.
-    judged = table[table["verdict"].isin(reported.JUDGED)]
+    is_judged = table["verdict"].isin(reported.JUDGED)
+    is_absent = table["verdict"].isin([NOT_RUN, reported.FEW_SEEDS])
+    others = reported.counts_text(table.loc[~is_judged, "verdict"])
+    absent = reported.counts_text(table.loc[is_absent, "verdict"])
+    missing = f"{absent} of {len(table)} numbers" if absent else ""
+    judged = table[is_judged]
     n_judged = len(judged)
-    counts = table["verdict"].value_counts()
-    others = counts.drop(list(reported.JUDGED), errors="ignore")
-    texts = {name: f"{count} numbers {name}" for name, count in others.items()}
-    others_text = "; ".join(texts.values())
     if not n_judged:
         none = f"none of {len(table)} reported numbers can be judged"
-        raise MissingRows(f"{none}: {others_text}")
-    more_runs = [NOT_RUN, reported.FEW_SEEDS]
-    missing = join_texts(*(texts.get(name, "") for name in more_runs))
-    n_absent = table["verdict"].isin(more_runs).sum()
+        raise MissingRows(f"{none}: {others}")
+    counts = judged["verdict"].value_counts()
     within, better, worse = counts.reindex(reported.JUDGED, fill_value=0)
     margin = check.get("margin", reported.NEAR_SHARE)
     n_near = sum(
@@ -338,20 +408,23 @@ def reported_values(
     n_outside = n_judged - within
     by_chance = stats.binom.sf(n_outside - 1, n_judged, chance) > LEVEL
     # Absent numbers support nothing; but were all of them met, fewer would be outside.
-    may_be_chance = stats.binom.sf(n_outside - 1, n_judged + n_absent, chance) > LEVEL
+    may_be_chance = stats.binom.sf(n_outside - 1, n_judged + is_absent.sum(), chance)
     is_near = n_near == n_judged
-    verdict = to_verdict(not (may_be_chance or is_near), by_chance and is_near)
-    verdict = weaken(verdict, missing)
+    is_violated = may_be_chance <= LEVEL and not is_near
+    verdict = weaken(to_verdict(is_violated, by_chance and is_near), missing)
 
     # Numbers that speak against the claim come first.
-    order = judged["verdict"].map(reported.JUDGED[::-1].index)
-    judged = judged.loc[order.sort_values(kind="stable").index]
+    order = reported.JUDGED[::-1].index
+    judged = judged.sort_values(
+        "verdict", key=lambda names: names.map(order), kind="stable"
+    )
     summary = (
         f"Of {n_judged} reported numbers that can be compared {within} are within "
         f"sampling error, {better} measured ones are better and {worse} worse; "
-        f"{n_near} lie within {percent(margin)} of the reported mean. "
-        f"{others_text}"
+        f"{n_near} lie within {percent(margin)} of the reported mean."
     )
+    if others:
+        summary = f"{summary} Further numbers: {others}."
     seeds = int(judged["seeds"].min())
     evidence = judged[reported.EVIDENCE].reset_index(drop=True)
     return Finding(verdict, summary, n_judged, seeds, missing, evidence)

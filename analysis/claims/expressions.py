@@ -1,8 +1,10 @@
-"""Statistics as expressions: what a claim says of all compared means together.
+"""Expressions of YAML files in the columns of tables.
 
-Names are columns of the cases and `value`, a number of every case as an array of shape
-(resamples, cases). Functions reduce a number of every case to one, over the cases for
-which a condition holds, or over all:
+Those of rules, conditions and further columns have a value in every row. A statistic
+says something of all compared means together: names are columns of the cases and
+`value`, a number of every case as an array of shape (resamples, cases). Functions
+reduce a number of every case to one, over the cases for which a condition holds, or
+over all:
 
 * ``largest(value)``, `smallest`, `median`, `mean`; without a condition of two cases or
   more;
@@ -25,13 +27,16 @@ which a condition holds, or over all:
 Columns of lists are read by ``item(shares, 0)``; ``where(k > 2, value, nan)`` chooses.
 """
 
-import json
+import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from scipy import stats
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+from scipy import special, stats
 
 from pkm.analysis.claims.findings import MissingRows
+from pkm.analysis.tables.accounting import noise_multiplier
 from pkm.names import suggestion
 
 Mask = np.ndarray | None
@@ -71,12 +76,47 @@ def evaluate_expression(
     """
     known = FUNCTIONS | dict(values)
     try:
-        return eval(statistic, {"__builtins__": {}}, known)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return eval(statistic, {"__builtins__": {}}, known)
     except NameError as error:
         advice = suggestion(str(error.name), known)
         raise ValueError(
             f"expression {statistic!r}: {error.name!r} is unknown{advice}"
         ) from None
+
+
+def evaluate_columns(
+    table: pd.DataFrame,
+    expression: str,
+    **others: np.ndarray,
+) -> np.ndarray:
+    """Evaluate an expression in columns of a table, numbers where they have some.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"k": [2, "auto"], "dataset": ["iris", "s1"]})
+    >>> evaluate_columns(table, "(k < 3) | starts_with(dataset, 's')")
+    array([ True,  True])
+    """
+    names = re.findall(r"\w+", expression)
+    table = table.filter(dict.fromkeys(names))
+    mixed = table.select_dtypes(["object", "str"])
+    numbers = mixed.apply(pd.to_numeric, errors="coerce").dropna(axis=1, how="all")
+    columns = {
+        name: column.to_numpy() if is_numeric_dtype(column) else column.to_numpy(str)
+        for name, column in table.assign(**numbers).items()
+    }
+    return evaluate_expression(expression, columns | others)
+
+
+def with_columns(
+    table: pd.DataFrame,
+    columns: Mapping[str, str],
+) -> pd.DataFrame:
+    """Add columns to a table, each an expression in those before it."""
+    for name, expression in columns.items():
+        table = table.assign(**{name: evaluate_columns(table, expression)})
+    return table
 
 
 def _first(
@@ -170,20 +210,14 @@ def item(
     column: np.ndarray,
     place: int,
 ) -> np.ndarray:
-    """Item of lists of numbers, written as text; NaN for anything else."""
-    items = np.full(len(column), np.nan)
-    for index, text in enumerate(column.astype(str)):
-        values = json.loads(text) if text.startswith("[") else []
-        if place < len(values):
-            items[index] = values[place]
-    return items
+    """Item of lists of numbers, written as text; NaN where there is none."""
+    items = pd.Series(column.astype(str)).str.strip("[]").str.split(",").str[place]
+    return pd.to_numeric(items, errors="coerce").to_numpy(dtype=float)
 
 
 def _rank(values: np.ndarray) -> np.ndarray:
     """Share of the cases that come before each one, in the order of their values."""
-    order = np.argsort(values, axis=1, kind="stable")
-    rank = np.argsort(order, axis=1)
-    return rank / values.shape[1]
+    return (stats.rankdata(values, "ordinal", axis=1) - 1) / values.shape[1]
 
 
 def _lowest(
@@ -201,9 +235,8 @@ def _levels(
     group: np.ndarray,
 ) -> list[float]:
     """Levels that every group has, in their order."""
-    levels_of_groups = [set(level[group == name]) for name in np.unique(group)]
-    shared = set.intersection(*levels_of_groups)
-    return sorted(shared)
+    counts = pd.crosstab(level, group)
+    return list(counts.index[counts.all(axis=1)])
 
 
 def _interior_gain(
@@ -214,12 +247,8 @@ def _interior_gain(
     """How far the best inner level is below the outer ones; see the module."""
     levels = _levels(level, group)
     _require(len(levels), MIN_POINTS, "levels", "in every group")
-    means = []
-    for value in levels:
-        masks = [(level == value) & (group == name) for name in np.unique(group)]
-        by_group = [values[:, mask].mean(axis=1) for mask in masks]
-        means.append(np.mean(by_group, axis=0))
-
+    by_group = pd.DataFrame(values.T).groupby([level, group]).mean()
+    means = by_group.groupby(level=0).mean().loc[levels].to_numpy()
     first, *inner, last = means
     best_outer = np.minimum(first, last)
     best_inner = np.min(inner, axis=0)
@@ -267,7 +296,15 @@ FUNCTIONS = {
     "nan": np.nan,
     "where": np.where,
     "round": np.round,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "maximum": np.maximum,
+    "normal_quantile": special.ndtri,
+    "logistic": special.expit,
+    "starts_with": np.char.startswith,
     "ends_with": np.char.endswith,
+    "clip": np.clip,
+    "noise_multiplier": np.vectorize(noise_multiplier),
     "item": item,
     "rank": _rank,
     "lowest": _lowest,

@@ -22,7 +22,6 @@ from pkm.yaml_files import read_file
 
 _NAMES = read_file(Path(__file__).with_suffix(".yaml"))
 COSTS = _NAMES["costs"]
-PARTS = _NAMES["parts"]
 FASTER = "faster"
 SLOWER = "slower"
 NO_DIFFERENCE = "no difference shown"

@@ -1,10 +1,10 @@
 """What a check measures on the stored rows, and how that gives a verdict.
 
 A check is one entry of ``conf/paper/<paper>/claims.yaml``. Its `type` names a function
-that `check_type` registers. The function returns `BootstrapValues` (a statistic of
-every case of the claim, on the sample and on resamples of the seeds), `Agreement` (rows
-of exact equalities) or a `Finding`. A case is one comparison or value that the claim is
-about. `decide` and `agree` turn the first two into findings.
+that `check_type` registers, which returns a `Finding`. `decide` makes one of
+`BootstrapValues` (a statistic of every case of the claim, on the sample and on
+resamples of the seeds), `agree` one of exact equalities. A case is one comparison or
+value that the claim is about.
 """
 
 import re
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.tables.inference import Estimates, estimate, holm
+from pkm.names import list_names
 
 HOLDS = "holds"
 NOT_CONTRADICTED = "not contradicted"
@@ -124,14 +125,10 @@ class BootstrapValues:
         Table for the report instead of `cases`, where one case summarizes many rows.
     text : str
         Clause that the report writes after the values, without a full stop.
-    undecided : str
-        Why these data can give no verdict on some case; empty where they can on all.
-    decidable : bool, or ndarray of shape (cases,), bool
-        Cases to which `undecided` does not apply.
+    undecided : str, or sequence of str, one for each case
+        Why these data can give no verdict on a case; empty where they can.
     is_cost : bool
         Whether the values are compared on a logarithmic scale where they are positive.
-    bounds : mapping of str to float
-        Bounds that follow from the type of the check, not from its keys.
     """
 
     values: np.ndarray
@@ -143,32 +140,8 @@ class BootstrapValues:
     extra_columns: Mapping = field(default_factory=dict)
     evidence: pd.DataFrame | None = None
     text: str = ""
-    undecided: str = ""
-    decidable: np.ndarray | bool = True
+    undecided: str | Sequence[str] = ""
     is_cost: bool = True
-    bounds: Mapping = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Exact equalities and inequalities, one per row of a table.
-
-    Attributes
-    ----------
-    table : DataFrame
-        With a column `agrees`.
-    text : str
-        What was compared.
-    missing : str
-        Rows that the claim is about and that are not stored.
-    is_printed : bool
-        Whether the table has numbers of the paper; these can refute its claim.
-    """
-
-    table: pd.DataFrame
-    text: str
-    missing: str = ""
-    is_printed: bool = False
 
 
 @dataclass(frozen=True)
@@ -177,25 +150,14 @@ class Context:
 
     Attributes
     ----------
-    sets : mapping of str to list
-        Named sets of data sets or parameters.
     gaps : DataFrame
         Planned runs without rows: `sweep`, `method`, `dataset`, `epsilon`, `reason`.
     reported : mapping
         Numbers that the paper reports.
     """
 
-    sets: Mapping = field(default_factory=dict)
     gaps: pd.DataFrame = field(default_factory=NO_GAPS.copy)
     reported: Mapping = field(default_factory=dict)
-
-    def resolve(
-        self,
-        values: str | Iterable,
-    ) -> list:
-        """Return the members of a named set, or the values themselves as a list."""
-        members = self.sets[values] if isinstance(values, str) else values
-        return list(members)
 
     def explain_missing(
         self,
@@ -203,10 +165,8 @@ class Context:
     ) -> str:
         """Say why sweeps have no rows, with the commonest recorded reason."""
         sweeps = as_list(sweeps)
-        names = sweeps[:SWEEPS_NAMED]
-        if len(sweeps) > SWEEPS_NAMED:
-            names.append("others")
-        text = f"no stored rows of sweep {' or '.join(names)} that this claim needs"
+        names = list_names(sweeps, SWEEPS_NAMED, " or ")
+        text = f"no stored rows of sweep {names} that this claim needs"
         gaps = self.gaps[self.gaps["sweep"].isin(sweeps)]
         if not len(gaps):
             return text
@@ -229,26 +189,17 @@ class Context:
         if not len(gaps):
             return ""
         datasets = gaps["dataset"].astype(str).unique()
-        listed = ", ".join(datasets[:DATASETS_NAMED])
-        n_others = len(datasets) - DATASETS_NAMED
-        others = f" and {n_others} others" if n_others > 0 else ""
-        return f"{len(gaps)} planned cells without rows, of {listed}{others}"
+        listed = list_names(datasets, DATASETS_NAMED)
+        return f"{len(gaps)} planned cells without rows, of {listed}"
 
 
 class MissingRows(LookupError):
     """The rows that a check needs are not stored; the message says which."""
 
 
-@dataclass(frozen=True)
-class CheckType:
-    """A registered type of check: what it measures, and the keys that it reads."""
-
-    measure: Callable[..., BootstrapValues | Agreement | Finding]
-    keys: frozenset[str]
-
-
-#: Registered types of checks by name.
-CHECK_TYPES: dict[str, CheckType] = {}
+#: Registered types of checks by name: what measures them, and the keys that it reads.
+CHECK_TYPES: dict[str, Callable[..., Finding]] = {}
+CHECK_KEYS: dict[str, set[str]] = {}
 
 
 def check_type(*keys: str) -> Callable:
@@ -261,8 +212,8 @@ def check_type(*keys: str) -> Callable:
     """
 
     def register(measure: Callable) -> Callable:
-        all_keys = frozenset((*COMMON_KEYS, *keys))
-        CHECK_TYPES[measure.__name__] = CheckType(measure, all_keys)
+        CHECK_TYPES[measure.__name__] = measure
+        CHECK_KEYS[measure.__name__] = {*COMMON_KEYS, *keys}
         return measure
 
     return register
@@ -337,11 +288,6 @@ def describe_values(bootstrap: BootstrapValues) -> list[str]:
     ]
 
 
-def find_bounds(check: Mapping) -> dict[str, float]:
-    """Return the bounds of a check, in the order of `BOUNDS`."""
-    return {name: check[name] for name in BOUNDS if check.get(name) is not None}
-
-
 def within(
     values: np.ndarray,
     bounds: Mapping[str, float],
@@ -375,12 +321,6 @@ def as_list(values: str | Iterable) -> list:
 def join_texts(*texts: str) -> str:
     """Join those of the texts that are not empty by semicolons."""
     return "; ".join(filter(None, texts))
-
-
-def join_words(*texts: str) -> str:
-    """Join the texts that are not empty by spaces, beginning with a capital."""
-    text = " ".join(filter(None, texts))
-    return text[:1].upper() + text[1:]
 
 
 def describe_missing(
@@ -450,7 +390,7 @@ def decide(
     estimates = None
     slack = ""
     if truth.dtype != bool:
-        bounds = find_bounds(check | bootstrap.bounds)
+        bounds = {name: check[name] for name in BOUNDS if check.get(name) is not None}
         if not bounds:
             raise ValueError(
                 f"check {check['type']} needs one of the bounds {list(BOUNDS)}"
@@ -466,7 +406,8 @@ def decide(
     share = truth[1:].mean(axis=0)
     seeds = np.broadcast_to(bootstrap.seeds, n_cases)
     has_seeds = seeds >= MIN_SEEDS
-    is_decidable = has_seeds & bootstrap.decidable
+    undecided = np.broadcast_to(bootstrap.undecided, n_cases)
+    is_decidable = has_seeds & (undecided == "")
 
     # Decide every case: both the t test and the resamples must say so.
     p_kept, p_violated = _test_bounds(estimates, bounds, truth)
@@ -512,8 +453,9 @@ def decide(
 
     n_seeds = int(seeds[has_seeds].min() if has_seeds.any() else seeds.max())
     values = _describe(bootstrap, bounds, estimates, violated)
-    undecided = bootstrap.undecided
-    summary = join_words(values, text, slack, undecided, describe_seeds(n_seeds))
+    reasons = dict.fromkeys(undecided)
+    texts = (values, text, slack, *reasons, describe_seeds(n_seeds))
+    summary = " ".join(filter(None, texts))
     evidence = bootstrap.evidence
     if evidence is None:
         evidence = bootstrap.cases
@@ -595,35 +537,49 @@ def _describe(
 
 
 def agree(
-    agreement: Agreement,
+    table: pd.DataFrame,
+    text: str,
     check: Mapping,
+    missing: str = "",
+    *,
+    is_printed: bool = False,
 ) -> Finding:
     """Turn exact equalities into a finding; one that is not met speaks against it.
 
-    With the quantifier ``some`` one equality that holds proves the claim. Printed
-    numbers refute the claim of their paper, stored ones do not reproduce it.
+    With the quantifier ``some`` one equality that holds proves the claim.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row per equality or inequality, with a column `agrees`.
+    text : str
+        What was compared.
+    check : mapping
+    missing : str
+        Rows that the claim is about and that are not stored.
+    is_printed : bool
+        Whether the table has numbers of the paper, which can refute its claim; stored
+        ones do not reproduce it.
 
     Raises
     ------
     MissingRows
         If the table is empty, with the text as the message.
     """
-    table = agreement.table
     n_rows = len(table)
     if not n_rows:
-        raise MissingRows(agreement.text)
+        raise MissingRows(text)
     wrong = table[~table["agrees"].astype(bool)]
     n_wrong = len(wrong)
-    text = f"{n_rows - n_wrong} of {n_rows} agree. {agreement.text}"
+    text = f"{n_rows - n_wrong} of {n_rows} agree. {text}"
 
     exists = check.get("quantifier") == "some"
     is_violated = n_wrong == n_rows if exists else n_wrong > 0
-    verdict = to_verdict(is_violated, is_supported=True)
-    verdict = weaken(verdict, agreement.missing, exists=exists)
-    if is_violated and agreement.is_printed:
+    verdict = weaken(to_verdict(is_violated, True), missing, exists=exists)
+    if is_violated and is_printed:
         verdict = REFUTED
     if n_wrong and not exists:
         first = wrong.iloc[0].drop("agrees")
         values = [f"{name} {value}" for name, value in first.items()]
         text += f" First that does not: {', '.join(values)}."
-    return Finding(verdict, text.strip(), n_rows, None, agreement.missing, table)
+    return Finding(verdict, text.strip(), n_rows, None, missing, table)

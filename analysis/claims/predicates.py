@@ -7,7 +7,6 @@ resample, or truth values.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -16,16 +15,18 @@ from pkm.analysis.claims.comparisons import (
     REPORTED,
     SELECTION,
     Pairs,
+    count_values,
     find_pairs,
     measure_ratios,
 )
-from pkm.analysis.claims.expressions import evaluate_expression
+from pkm.analysis.claims.expressions import evaluate_columns
 from pkm.analysis.claims.findings import (
     BootstrapValues,
     Context,
+    Finding,
     MissingRows,
-    as_list,
     check_type,
+    decide,
     describe_case,
     describe_values,
     join_texts,
@@ -36,7 +37,6 @@ from pkm.schema import higher_is_better
 
 #: Columns of cases that hold texts.
 _SIDES = ("left", "right")
-_TEXTS = ("dataset", "metric", *_SIDES)
 #: Keys of a statistic.
 STATISTIC = ("statistic", "name", "per", "joined", "increasing", "undecided")
 
@@ -51,9 +51,9 @@ def bound(
     study: Study,
     check: Mapping,
     context: Context,
-) -> BootstrapValues:
+) -> Finding:
     """Check the ratio left / right, or what `measure_ratios` takes instead."""
-    return measure_ratios(study, check, context)
+    return decide(measure_ratios(study, check, context), check)
 
 
 @check_type(*SELECTION, *REPORTED, *STATISTIC)
@@ -61,14 +61,13 @@ def statistic(
     study: Study,
     check: Mapping,
     context: Context,
-) -> BootstrapValues:
+) -> Finding:
     """Check one number about all cases, or about those of each value of `per` columns.
 
     `statistic` is an expression in `value`, which is the ratio left / right (see
     `measure_ratios`), and in the columns of the cases, with the functions of
     `expressions`; `name` is what to call it. `loss` is the value of metrics that are
-    better low, less that of others. ``at_largest(k)`` is the k of the case with the
-    largest value, ``at_smallest(k)`` that of the smallest.
+    better low, less that of others.
 
     `joined` is a second expression, evaluated once on the numbers of all groups: they
     are its `value`, beside their `per` columns and the smallest and largest value of
@@ -80,9 +79,9 @@ def statistic(
     """
     bootstrap = measure_ratios(study, check, context)
     names = check.get("per", [])
-    n_cases = _count_cases(check, context, names)
+    n_cases = _count_cases(check, names)
     if not check.get("joined"):
-        return _evaluate_groups(bootstrap, check, names, n_cases)
+        return decide(_evaluate_groups(bootstrap, check, names, n_cases), check)
     groups = _evaluate_groups(bootstrap, check | {"undecided": []}, names, n_cases)
 
     # Add the ends of the other columns to the groups, and evaluate these together.
@@ -94,8 +93,8 @@ def statistic(
     with_ends = replace(groups, cases=cases)
     check = check | {"statistic": check["joined"]}
     joined = _evaluate_groups(with_ends, check, [], None)
-    texts = describe_values(groups)
-    return replace(joined, text=f"of {', '.join(texts)}")
+    text = f"of {', '.join(describe_values(groups))}"
+    return decide(replace(joined, text=text), check)
 
 
 def _evaluate_groups(
@@ -139,8 +138,7 @@ def _evaluate_groups(
         name=check["name"],
         complete=np.array(complete),
         extra_columns={},
-        undecided=" ".join(dict.fromkeys(filter(None, reasons))),
-        decidable=np.array([not reason for reason in reasons]),
+        undecided=reasons,
     )
     is_truth = values.dtype == bool
     if names:
@@ -155,15 +153,9 @@ def _evaluate_groups(
         high=high,
         **bootstrap.extra_columns,
     )
-    text = _describe_ranges(cases)
-    if is_truth:
-        text = f"{joint.name}: {_describe_ranges(evidence)}"
-    return replace(
-        joint,
-        cases=cases.iloc[:1],
-        evidence=evidence,
-        text=text,
-    )
+    ranges = _describe_ranges(evidence if is_truth else cases)
+    text = f"{joint.name}: {ranges}" if is_truth else ranges
+    return replace(joint, cases=cases.iloc[:1], evidence=evidence, text=text)
 
 
 def _describe_ranges(cases: pd.DataFrame) -> str:
@@ -192,19 +184,13 @@ def _why_undecided(
 
 def _count_cases(
     check: Mapping,
-    context: Context,
     names: Sequence[str],
 ) -> int | None:
     """Cases of a group of a complete study; None if the check does not say."""
-    counts = {"metric": len(as_list(check["metric"]))}
-    for name, values in check["over"].items():
-        if values != "any":
-            counts[name] = len(context.resolve(values))
-    inside = {"metric", *check["over"]}.difference(names)
+    counts = count_values(check)
+    inside = {*counts, *check["over"]}.difference(names)
     if names and inside <= set(counts):
-        n_left = 1 if "left" in names else len(check["left"])
-        n_right = len(check.get("right", "1"))
-        return n_left * n_right * math.prod(counts[name] for name in inside)
+        return math.prod(counts[name] for name in inside)
     if "expected" in check and set(names) <= set(counts):
         n_groups = math.prod(counts[name] for name in names)
         return check["expected"] * counts["metric"] // n_groups
@@ -217,19 +203,9 @@ def _evaluate_statistic(
     cases: pd.DataFrame,
 ) -> np.ndarray:
     """Evaluate an expression on values of shape (resamples, cases)."""
-    columns = {name: column.to_numpy() for name, column in cases.items()}
-    columns |= {name: columns[name].astype(str) for name in _TEXTS if name in columns}
     metrics = cases.get("metric", pd.Series("", cases.index))
     sign = np.where(metrics.map(higher_is_better), -1, 1)
-    loss = sign * values
-
-    known = {
-        "at_largest": lambda column: column[values.argmax(axis=1)],
-        "at_smallest": lambda column: column[values.argmin(axis=1)],
-        "value": values,
-        "loss": loss,
-    }
-    return evaluate_expression(expression, columns | known)
+    return evaluate_columns(cases, expression, value=values, loss=sign * values)
 
 
 # Orderings
@@ -240,7 +216,7 @@ def ordering(
     study: Study,
     check: Mapping,
     context: Context,
-) -> BootstrapValues:
+) -> Finding:
     """Check that left is no worse than right by more than the `margin`.
 
     The value is the ratio of the two means, of better over worse with
@@ -248,7 +224,7 @@ def ordering(
     one plus the difference as a share of the right mean. A `strict` claim has no margin
     and needs a value below one.
     """
-    return measure_order(find_pairs(study, check, context), check)
+    return _decide_order(find_pairs(study, check, context), check)
 
 
 @check_type(*SELECTION, *ORDER, "along", "steps")
@@ -256,54 +232,44 @@ def improving(
     study: Study,
     check: Mapping,
     context: Context,
-) -> BootstrapValues:
+) -> Finding:
     """Check that the metric does not get worse from one value of `along` to the next.
 
     See `ordering`.
     """
     pairs = find_pairs(study, check, context)
     along = check["along"]
+    names = [name for name in pairs.keys if name not in (along, "right")]
     # Compare the left side at each value of the column with that at the value before.
-    datasets = pairs.matrix.cells["dataset"].to_numpy()
-    rows = pairs.rows.assign(dataset=datasets[pairs.rows["left"]])
-    sides = dict(tuple(rows.groupby("comparison")))
-    names = [name for name in pairs.keys.columns if name not in (along, "right")]
-    keys = []
-    steps = []
-    for group, members in pairs.keys.groupby(names, sort=False):
-        key = dict(zip(names, group, strict=True)) | {"right": "the value before"}
-        values = members[along].astype(float).sort_values()
-        for before, after in pairwise(values.index):
-            step = f"{members[along][before]} to {members[along][after]}"
-            earlier = sides[before].set_index("dataset")["left"]
-            later = sides[after]
-            # Both values must be stored of a data set.
-            right = later["dataset"].map(earlier)
-            later = later.assign(right=right).dropna(subset="right")
-            if len(later):
-                keys.append(key | {along: step})
-                steps.append(later.assign(comparison=len(steps)))
-    if not steps:
+    comparison = pairs.rows["comparison"]
+    rows = pairs.rows.assign(
+        at=comparison.map(pairs.keys[along].astype(float)),
+        group=comparison.map(pairs.keys.groupby(names, sort=False).ngroup()),
+        dataset=pairs.matrix.cells["dataset"].to_numpy()[pairs.rows["left"]],
+    ).sort_values(["group", "at"])
+    rows["right"] = rows.groupby(["group", "dataset"])["left"].shift()
+    rows = rows.dropna(subset="right").drop(columns=["at", "group", "dataset"])
+    rows["comparison"], steps = pd.factorize(rows["comparison"])
+    if not len(steps):
         raise MissingRows(f"only one value of {along} is stored")
 
-    rows = pd.concat(steps, ignore_index=True).drop(columns="dataset")
-    n_steps = len(steps)
-    few = f"{n_steps} of {check['steps']} steps available"
-    steps = replace(
+    keys = pairs.keys.loc[steps].assign(right="the value before")
+    few = f"{len(steps)} of {check['steps']} steps available"
+    pairs = replace(
         pairs,
-        keys=pd.DataFrame(keys),
+        keys=keys.reset_index(drop=True),
         rows=rows.astype(int),
-        missing=few if n_steps < check["steps"] else "",
-        complete=np.ones(n_steps, dtype=bool),
+        missing=few if len(steps) < check["steps"] else "",
+        complete=np.ones(len(steps), dtype=bool),
     )
-    return measure_order(steps, check)
+    return _decide_order(pairs, check)
 
 
-def measure_order(
+def _decide_order(
     pairs: Pairs,
     check: Mapping,
-) -> BootstrapValues:
-    """Measure how much worse the left side of each comparison is; see `ordering`."""
+) -> Finding:
+    """Decide how much worse the left side of each comparison is; see `ordering`."""
     left, right = map(pairs.resample, _SIDES)
     # Costs are compared by their ratio, and so are positive scores.
     sign = -1.0 if check.get("higher_is_better") else 1.0
@@ -317,7 +283,7 @@ def measure_order(
     bounds = {"at_most": 1 + check.get("margin", MARGIN)}
     if check.get("strict"):
         bounds = {"below": 1.0}
-    return BootstrapValues(
+    bootstrap = BootstrapValues(
         values,
         pairs.keys,
         pairs.shared_seeds,
@@ -325,5 +291,5 @@ def measure_order(
         "Ratio",
         pairs.complete,
         {"left_mean": left[0], "right_mean": right[0]},
-        bounds=bounds,
     )
+    return decide(bootstrap, check | bounds)

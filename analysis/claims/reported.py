@@ -1,11 +1,12 @@
 """Reported numbers of a paper against stored ones: which differ by more than chance.
 
-A claims file lists, under ``reported: <name>:``, the `sweeps` of the measured runs, the
-number of `runs` of a reported mean, the `epsilon` of the private ones, `cells` (table,
-data set, method, and for each metric ``"mean ± standard deviation"`` as reported),
-`not_comparable` and `notes` (which cells they concern, and a `reason`). Where `metric`
-is named, each cell has a number for each method; with `area` it is that of the area
-over epsilon. A number without a deviation is taken to have that of the stored runs.
+A claims file lists, under ``reported: <name>:``, the `sweep` of the measured runs (or
+several), the number of `runs` of a reported mean, the `epsilon` of the private ones,
+`cells` (table, data set, method, and for each metric ``"mean ± standard deviation"`` as
+reported), `not_comparable` and `notes` (which cells they concern, and a `reason`).
+Where `metric` is named, each cell has a number for each method; with `area` it is that
+of the area over epsilon. A number without a deviation is taken to have that of the
+stored runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +18,15 @@ import pandas as pd
 
 from pkm.analysis.claims.findings import MIN_SEEDS, NOT_COMPARABLE, NOT_RUN
 from pkm.analysis.tables.statistics import area, column_statistics
-from pkm.analysis.tables.study import Study, raw_units
+from pkm.analysis.tables.study import Study, matches, raw_units
 from pkm.schema import higher_is_better
 
 WITHIN = "within sampling error"
 BETTER = "better"
 WORSE = "worse"
 FEW_SEEDS = "too few seeds"
+#: Verdicts as tables have them, where they are written otherwise.
+SHORT = {WITHIN: "within", NOT_COMPARABLE: "n. c."}
 #: Verdicts of the numbers that can be compared.
 JUDGED = (WITHIN, BETTER, WORSE)
 #: Columns of the evidence of a claim that reported numbers are reproduced.
@@ -153,8 +156,9 @@ def compare_reported(
         `deviation` (n - 1), `seeds`, `reported`, `reported_mean`, `reported_deviation`,
         `margin` (some standard errors of both and half a reported digit, where the
         reported deviation is taken half a digit larger and the error of a fixed sample
-        is counted in), `ratio` (measured over reported), `verdict`, `reason` (why it
-        cannot be compared), `note`, `epsilon`, `epsilon_spent`, `adjacency`.
+        is counted in), `ratio` (measured over reported), `verdict`, `short` (the same
+        in a table), `reason` (why it cannot be compared), `note`, `epsilon`,
+        `epsilon_spent`, `adjacency`.
     """
     numbers = [
         {name: cell[name] for name in PLACE if name in cell}
@@ -167,6 +171,8 @@ def compare_reported(
     metrics = table["metric"].unique()
     stored = pd.concat([_measure(study, reported, metric) for metric in metrics])
     table = table.merge(stored, on=["dataset", "method", "metric"], how="left")
+    table["reason"] = _find_reasons(table, reported.get("not_comparable", ()))
+    table["note"] = _find_reasons(table, reported.get("notes", ()))
     known = set(zip(stored["dataset"], stored["method"], strict=True))
     judged = [
         _judge_number(row, (row["dataset"], row["method"]) in known, reported)
@@ -181,7 +187,7 @@ def _measure(
     metric: str,
 ) -> pd.DataFrame:
     """Mean, deviation and seeds of each data set and method, in raw units."""
-    matrix = study.matrix(reported["sweeps"], metric)
+    matrix = study.matrix(reported["sweep"], metric)
     matrix = area(matrix) if reported.get("area") else raw_units(matrix)
     epsilon = matrix.cells["epsilon"].astype(float)
     is_near = np.isclose(epsilon, reported.get("epsilon", np.nan))
@@ -190,16 +196,13 @@ def _measure(
     summary = column_statistics(matrix.values)
     columns = ["dataset", "method", "epsilon", "epsilon_spent", "adjacency"]
     cells = matrix.cells.reindex(columns=columns).assign(
-        metric=metric,
-        mean=summary.mean,
-        deviation=summary.deviation,
-        seeds=summary.count,
+        metric=metric, **summary[["mean", "deviation", "seeds"]]
     )
     return cells.drop_duplicates(["dataset", "method"], keep="last")
 
 
 def _judge_number(
-    row: Mapping,
+    row: dict,
     has_rows: bool,
     reported: Mapping,
 ) -> dict:
@@ -222,10 +225,8 @@ def _judge_number(
         "reported_deviation": value.deviation,
         "margin": margin if is_measured else np.nan,
         "ratio": mean / value.mean if value.mean else np.nan,
-        "note": _find_reason(reported.get("notes", ()), row),
     }
-
-    reason = _find_reason(reported.get("not_comparable", ()), row)
+    reason = row["reason"]
     if value is NO_NUMBER:
         reason = "the paper reports no number"
     if not has_rows or (value is not NO_NUMBER and not is_measured):
@@ -241,22 +242,20 @@ def _judge_number(
     else:
         is_higher = mean > value.mean
         verdict = BETTER if is_higher == higher_is_better(row["metric"]) else WORSE
-    return row | {"verdict": verdict, "reason": reason}
+    short = SHORT.get(verdict, verdict)
+    return row | {"verdict": verdict, "short": short, "reason": reason}
 
 
-def _find_reason(
+def _find_reasons(
+    table: pd.DataFrame,
     rules: Sequence[Mapping],
-    row: Mapping,
-) -> str:
-    """Reason of the first rule that concerns a cell; rules without keys concern all."""
-    for rule in rules:
-        concerned = [
-            row[name] in rule.get(f"{name}s", [row[name]])
-            for name in ("dataset", "method", "metric")
-        ]
-        if all(concerned):
-            return rule["reason"]
-    return ""
+) -> pd.Series:
+    """Reason of the first rule that concerns each number; rules without keys do all."""
+    reasons = pd.Series("", table.index)
+    for rule in reversed(rules):
+        selector = {name: rule[name] for name in rule if name != "reason"}
+        reasons[matches(table, selector)] = rule["reason"]
+    return reasons
 
 
 def with_means(
@@ -269,22 +268,6 @@ def with_means(
     means = pd.DataFrame(cells)[keys]
     means["reported"] = [parse(cell[metric]).mean for cell in cells]
     return table.merge(means, on=keys, how="left")
-
-
-def with_stored_sizes(
-    reported: Sequence[Mapping],
-    cells: pd.DataFrame,
-    columns: Sequence[str],
-) -> pd.DataFrame:
-    """Add what is stored of data sets to their reported sizes, ``<name>_reported``."""
-    stored = cells[["dataset", *columns]].drop_duplicates("dataset")
-    suffixes = ("_reported", "")
-    return pd.DataFrame(reported).merge(
-        stored,
-        on="dataset",
-        how="left",
-        suffixes=suffixes,
-    )
 
 
 def counts_text(

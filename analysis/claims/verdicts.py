@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from pkm.analysis.claims.claim import (
-    ABOUT,
     Claim,
     adapt_study,
     list_variants,
@@ -28,13 +27,9 @@ from pkm.analysis.claims.findings import (
     REFUTED,
     UNJUDGED,
     VERDICTS,
-    Agreement,
-    BootstrapValues,
     Context,
     Finding,
     MissingRows,
-    agree,
-    decide,
     join_texts,
 )
 from pkm.analysis.tables.study import Study
@@ -105,7 +100,7 @@ def prepare(
     """Return the study adapted to the paper, and the context that its checks need."""
     content = read_claims(paper)
     study, gaps = adapt_study(study, gaps, paper)
-    return study, Context(content["sets"], gaps, content["reported"])
+    return study, Context(gaps, content["reported"])
 
 
 def evaluate_check(
@@ -139,14 +134,9 @@ def _evaluate_one(
         findings = [evaluate_check(study, entry, context) for entry in check["parts"]]
         return _join_findings(findings)
     try:
-        finding = CHECK_TYPES[check["type"]].measure(study, check, context)
-        if isinstance(finding, Agreement):
-            finding = agree(finding, check)
+        return CHECK_TYPES[check["type"]](study, check, context)
     except MissingRows as missing:
         return Finding(NOT_RUN, str(missing))
-    if isinstance(finding, BootstrapValues):
-        finding = decide(finding, check)
-    return finding
 
 
 def _qualify(
@@ -175,16 +165,16 @@ def _qualify(
 
 def _join_findings(findings: Sequence[Finding]) -> Finding:
     """Join findings: one against the claim decides, unjudged parts make it partial."""
-    verdicts = {finding.verdict for finding in findings}
-    if verdicts <= UNJUDGED:
+    judged = [finding for finding in findings if finding.verdict not in UNJUDGED]
+    if not judged:
         return findings[0]
-    if verdicts & UNJUDGED:
+    verdicts = {finding.verdict for finding in judged}
+    if len(judged) < len(findings):
         verdicts.add(NOT_CONTRADICTED)
     weakest_first = (REFUTED, NOT_REPRODUCED, INCONCLUSIVE, NOT_CONTRADICTED, HOLDS)
 
     texts = []
     missing = []
-    seeds = []
     evidence = [pd.DataFrame()]
     for part, finding in enumerate(findings, 1):
         texts.append(f"({part}) {finding.verdict}: {finding.summary}")
@@ -192,10 +182,9 @@ def _join_findings(findings: Sequence[Finding]) -> Finding:
             missing.append(finding.summary)
             continue
         missing += finding.missing.split("; ")
-        if finding.seeds is not None:
-            seeds.append(finding.seeds)
         if len(finding.evidence):
             evidence.append(finding.evidence.assign(part=part))
+    seeds = [finding.seeds for finding in judged if finding.seeds is not None]
     return Finding(
         next(name for name in weakest_first if name in verdicts),
         summary=" ".join(texts),
@@ -218,8 +207,6 @@ def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 def count_verdicts(table: pd.DataFrame) -> dict[str, dict[str, int]]:
     """Count the verdicts of an overview, apart by what its claims are about."""
-    counts = {}
-    for about in ABOUT:
-        found = table.loc[table["about"] == about, "verdict"].value_counts()
-        counts[about] = {name: int(found.get(name, 0)) for name in VERDICTS}
-    return counts
+    counts = pd.crosstab(table["about"], table["verdict"])
+    counts = counts.reindex(["paper", "code"], columns=list(VERDICTS), fill_value=0)
+    return counts.to_dict("index")

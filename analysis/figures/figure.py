@@ -5,20 +5,24 @@ figure passes through two functions: `frames.make_figure_data` summarizes the se
 rows in one tidy table, and `pkm.analysis.render.draw.render` draws and prints it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 import pandas as pd
 
 from pkm import schema
-from pkm.analysis.paper_files import KnownNames, place, read, refuse_unknown
+from pkm.analysis.paper_files import (
+    KnownNames,
+    check_entry,
+    make_entry,
+    place,
+    read,
+)
 from pkm.names import suggestion
 
-#: Lines by matplotlib's words for them; empty for none.
-LINESTYLES = ("-", "--", ":", "")
 Entries = Mapping
 Texts = tuple[str, ...]
 
@@ -91,7 +95,7 @@ class FigureSpec:
     reported: Texts = ()
 
     # Statistic
-    value: Literal["mean", "median", "cost", "excess", "ratio", "raw"] = "mean"
+    value: Literal["mean", "median", "cost", "raw"] = "mean"
     interval: Literal["t95", "se3", "deviation", "bootstrap95", "none"] = "t95"
 
     # What goes where
@@ -113,7 +117,7 @@ class FigureSpec:
 
     # Look
     width: float = 0.0
-    styles: Any = _empty()
+    styles: Entries = _empty()
     variants: Entries = _empty()
     bands: Literal["area", "bars"] = "area"
     cut: Literal["", "point", "panel"] = ""
@@ -141,7 +145,6 @@ class FigureSpec:
     # Printed table
     print_rows: Entries = _empty()
     print_columns: str = "hue"
-    print_ends: bool = False
     print_lines: Entries = _empty()
     text: str = "{interval}"
 
@@ -159,7 +162,8 @@ class FigureSpec:
         entry = self.panels.get(panel, {})
         if not isinstance(entry, Mapping):
             entry = {"title": entry}
-        changes = {"title": self.titles.get(panel, panel)} | checked(str(self), entry)
+        changes = {"title": self.titles.get(panel, panel)}
+        changes |= check_entry(FigureSpec, entry, f"{self}")
         changes["compare"] = {**self.compare, **changes.get("compare", {})}
         return replace(self, **({"panels": {}} | changes))
 
@@ -173,9 +177,8 @@ class FigureSpec:
         """
         if style != "paper" or not isinstance(self.in_paper, Mapping):
             return self
-        changes = checked(f"{self}: in_paper", self.in_paper)
-        if isinstance(self.styles, Mapping):
-            changes["styles"] = {**self.styles, **changes.get("styles", {})}
+        changes = check_entry(FigureSpec, self.in_paper, f"{self}: in_paper")
+        changes["styles"] = {**self.styles, **changes.get("styles", {})}
         return replace(self, **changes)
 
     def function(
@@ -215,65 +218,6 @@ def in_order(
     """
     places = {name: place for place, name in enumerate(dict.fromkeys(order))}
     return sorted(set(names), key=lambda name: (places.get(name, len(places)), name))
-
-
-_HINTS = get_type_hints(FigureSpec)
-del _HINTS["paper"]
-
-
-def checked(
-    where: str,
-    entry: Entries,
-) -> dict:
-    """Return the keys of a figure with the types of their fields.
-
-    Raises
-    ------
-    ValueError
-        If a key is unknown, or a value has another type than its field.
-
-    Examples
-    --------
-    >>> checked("figure a", {"sweep": "real", "share_y": True})
-    {'sweep': ('real',), 'share_y': True}
-    """
-    refuse_unknown(entry, _HINTS, f"{where}: key")
-    return {
-        key: _convert(f"{where}: {key}", value, _HINTS[key])
-        for key, value in entry.items()
-    }
-
-
-def _convert(
-    where: str,
-    value: Any,
-    hint: Any,
-) -> Any:
-    """Check a value by the type of its field; one name stands for a tuple of it."""
-    kind = get_origin(hint) or hint
-    if kind is Literal and value not in get_args(hint):
-        raise ValueError(f"{where}={value!r} must be one of {get_args(hint)}")
-    if kind in (Any, Literal):
-        return value
-    if kind is tuple:
-        is_one = isinstance(value, str) or not isinstance(value, Sequence)
-        items = [value] if is_one else value
-        return tuple(_convert(where, item, get_args(hint)[0]) for item in items)
-    expected = (int, float) if kind is float else kind
-    is_flag = isinstance(value, bool) and kind is not bool
-    if is_flag or not isinstance(value, expected):
-        raise ValueError(f"{where}={value!r} must be of type {kind.__name__}")
-    return value
-
-
-def _linestyles(value: Any) -> Iterator[str]:
-    """Words for line styles at any depth of a figure's keys."""
-    if isinstance(value, Mapping):
-        if isinstance(value.get("linestyle"), str):
-            yield value["linestyle"]
-        value = list(value.values())
-    for item in value if isinstance(value, list) else ():
-        yield from _linestyles(item)
 
 
 def find_figure(name: str) -> FigureSpec:
@@ -320,9 +264,8 @@ def read_figures(paper: str) -> tuple[FigureSpec, ...]:
     specs = []
     for name, entry in content["figures"].items():
         where = f"{file}: figure {name}"
-        refuse_unknown(_linestyles(entry), LINESTYLES, f"{where}: linestyle")
-        values = checked(where, common | {"title": name} | entry)
-        spec = FigureSpec(paper=paper, name=name, **values)
+        entry = {"title": name} | common | entry | {"paper": paper, "name": name}
+        spec = make_entry(FigureSpec, entry, where)
         styled = spec.in_style("paper")
         parts = (each.part(name) for each in (spec, styled) for name in each.panels)
         for panel_spec in (spec, styled, *parts):

@@ -8,7 +8,7 @@ finite), and columns of the cell.
 
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.claims.claim import adapt_study, read_claims
-from pkm.analysis.claims.comparisons import divide_pairs, find_pairs, with_columns
+from pkm.analysis.claims.comparisons import divide_pairs, find_pairs
+from pkm.analysis.claims.expressions import with_columns
 from pkm.analysis.claims.findings import NO_GAPS, Context, MissingRows
 from pkm.analysis.claims.reported import list_cells, with_means
 from pkm.analysis.figures.figure import FigureSpec, in_order
@@ -26,13 +27,17 @@ from pkm.analysis.figures.texts import (
     DASH,
     count_text,
     epsilon_label,
+    find_unstored,
     interval_text,
     not_run_texts,
     short_exponents,
 )
 from pkm.analysis.paper_files import refuse_unknown
-from pkm.analysis.tables.planted import parse_planted_names, relative_means
-from pkm.analysis.tables.statistics import column_statistics, percentile_interval
+from pkm.analysis.tables.statistics import (
+    column_statistics,
+    percentile_interval,
+    resampled_means,
+)
 from pkm.analysis.tables.study import SeedMatrix, Study, matches, raw_units
 from pkm.names import suggestion
 
@@ -58,11 +63,13 @@ CELL_COLUMNS = (
     "variant",
     "epsilon",
     "delta",
+    "epsilon_spent",
+    "cell",
 )
 #: Columns that styles and the label of an epsilon axis need; not written to files.
 HIDDEN = ("label", "color", "marker", "notion", "adjacency", "unit", "trust")
-#: Further columns of tooltips; not written to files unless a figure names them.
-HOVER_COLUMNS = ("cell", "epsilon_spent")
+#: Fields of captions and labels, besides columns.
+FIELDS = ("sets", "seeds", "runs", "left_out", "epsilon_axis", "privacy")
 MOST_COMMON = "most_common"
 MAX_VALUES = 8  # that a caption lists one by one
 
@@ -83,7 +90,7 @@ class FigureData:
     fields : mapping
         Further fields of the caption and of axis labels.
     printed : DataFrame, optional
-        The table as it is printed; by default it is laid out by the specification.
+        What `print_lines` of the specification print in place of `table`.
     """
 
     table: pd.DataFrame
@@ -111,7 +118,8 @@ def make_figure_data(
 ) -> FigureData:
     """Return what a figure shows of a study."""
     study, _ = adapt_study(study, NO_GAPS, spec.paper)
-    data = _call(study, spec) if spec.frame else select(study, spec)
+    make = spec.function(spec.frame) if spec.frame else select
+    data = make(study, spec)
     if spec.reported:
         # The means that the paper reports of the first metric, by data set and method.
         entries = read_claims(spec.paper)["reported"]
@@ -128,15 +136,6 @@ def make_figure_data(
     return data
 
 
-def _call(
-    study: Study,
-    spec: FigureSpec,
-) -> FigureData:
-    """Return what the function of a figure or a panel makes."""
-    result = spec.function(spec.frame)(study, spec)
-    return result if isinstance(result, FigureData) else FigureData(result)
-
-
 # Selection
 
 
@@ -147,8 +146,7 @@ def select(
     """Select the rows of all panels: one selection cut by `panel`, or one a panel."""
     parts = []
     for name in () if spec.panel else spec.panels:
-        panel = spec.part(name)
-        part = (_call if panel.frame else _select_rows)(study, panel)
+        part = _select_rows(study, spec.part(name))
         parts.append(replace(part, table=part.table.assign(panel=name)))
     parts = parts or [_select_rows(study, spec)]
     table = _concat([part.table for part in parts])
@@ -171,10 +169,16 @@ def compare(
 ) -> FigureData:
     """Compare cells as a claim does: `compare` has keys of a check.
 
-    A comparison has the columns that all cells of its left side share, `datasets`, how
-    many are behind each side, and `grid`, the epsilons of an area.
+    Left sides are by default the curves or methods of the figure. A comparison has the
+    columns that all cells of its left side share, `datasets`, how many are behind each
+    side, and `grid`, the epsilons of an area.
     """
-    check = {"sweep": list(spec.sweep), "metric": spec.metric[0], **spec.compare}
+    check = {
+        "sweep": list(spec.sweep),
+        "metric": spec.metric[0],
+        "left": [*spec.curves.values()] or spec.methods,
+        **spec.compare,
+    }
     try:
         pairs = find_pairs(study, check, Context())
     except MissingRows:
@@ -201,9 +205,22 @@ def compare(
         datasets=sides.size(),
         grid=values_text(matrix.cells["epsilon"]),
     )
+    table = table[matches(table, _selector(table, spec))]
     used = sorted({*left, *pairs.rows["right"]})
-    missing = (pairs.missing,) if pairs.missing else ()
+    is_missing = pairs.missing and "left" in spec.compare
+    missing = (pairs.missing,) if is_missing else ()
     return FigureData(assign_channels(table, spec), cells.iloc[used], missing)
+
+
+def _selector(
+    table: pd.DataFrame,
+    spec: FigureSpec,
+) -> dict[str, Any]:
+    """Return the values of columns that `where` asks for."""
+    return {
+        name: table[name].mode().tolist() if value == MOST_COMMON else value
+        for name, value in spec.where.items()
+    }
 
 
 def summarize(
@@ -220,13 +237,9 @@ def summarize(
         matrix = study.matrix(spec.sweep, metric)
         if spec.value == "raw":
             matrix = raw_units(matrix)
-        matrix = replace(matrix, cells=parse_planted_names(matrix.cells))
         table = matrix.cells.assign(metric=metric, **statistics(matrix, spec))
 
-        selector = {
-            name: table[name].mode().tolist() if value == MOST_COMMON else value
-            for name, value in spec.where.items()
-        }
+        selector = _selector(table, spec)
         if spec.methods:
             selector["method"] = spec.methods
         table = table[matches(table, selector)]
@@ -262,34 +275,28 @@ def assign_channels(
     used = [*channels.values(), spec.hue, *spec.panel]
     if len(table):
         refuse_unknown(used, table, f"{spec}: column")
+    table = table.reindex(columns=list(dict.fromkeys([*table, *used])))
 
-    table = table.assign(hue=table.get(spec.hue))
+    table = table.assign(hue=table[spec.hue])
     if spec.curves:
         curves = spec.curves.items()
         table = _concat(
             [table[matches(table, cells)].assign(hue=name) for name, cells in curves]
         )
-    missing = pd.Series(np.nan, table.index)
-    columns = {
-        name: table.get(column, missing).infer_objects()
-        for name, column in channels.items()
-    }
-    table = table.assign(**columns)
+    columns = {name: table[column] for name, column in channels.items()}
+    table = table.assign(**columns).infer_objects()
     if spec.kind == "lines":
         table["x"] = pd.to_numeric(table["x"], errors="coerce")
     if len(spec.panel) == 1:
-        table["panel"] = table.get(spec.panel[0])
+        table["panel"] = table[spec.panel[0]]
     elif spec.panel:
         # The values of several columns, in the order of the columns.
         names = [table[column].map(spec.format_name) for column in spec.panel]
         orders = [in_order(column, spec.titles.values()) for column in names]
         order = list(map(": ".join, product(*orders)))
         table["panel"] = pd.Categorical(names[0].str.cat(names[1:], sep=": "), order)
-    tooltip = () if spec.frame else HOVER_COLUMNS
     names = [*CHANNELS, *CELL_COLUMNS, *used, *spec.extra_columns, *HIDDEN]
-    return table.filter(dict.fromkeys([*names, *STATISTICS, *tooltip])).reset_index(
-        drop=True
-    )
+    return table.filter(dict.fromkeys([*names, *STATISTICS])).reset_index(drop=True)
 
 
 def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -303,39 +310,51 @@ def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 def statistics(
     matrix: SeedMatrix,
     spec: FigureSpec,
-) -> dict[str, np.ndarray]:
-    """Summarize every cell of a matrix over its seeds.
-
-    Returns
-    -------
-    dict
-        The columns `STATISTICS`.
-    """
-    mean, half_width, median, deviation, seeds = column_statistics(matrix.values)
-    unknown = np.full(mean.shape, np.nan)
-    is_relative = spec.value in ("excess", "ratio")
-    if (is_relative or spec.interval == "bootstrap95") and matrix.seeds.size:
-        means, seeds = relative_means(matrix, spec.value)
-        mean = means[0]
-        low = high = unknown
-        if spec.interval != "none":
-            low, high = percentile_interval(means)
+) -> pd.DataFrame:
+    """Summarize every cell of a matrix over its seeds: columns `STATISTICS`."""
+    summary = column_statistics(matrix.values)
+    mean = summary["mean"]
+    if spec.interval == "bootstrap95" and matrix.seeds.size:
+        low, high = percentile_interval(resampled_means(matrix))
         # With one or two seeds an interval may miss its own value.
         low = np.fmin(low, mean)
         high = np.fmax(high, mean)
         half_width = (high - low) / 2
     else:
-        errors = np.nan_to_num(deviation / np.sqrt(np.maximum(seeds, 1)))
-        half_widths = {"t95": half_width, "se3": 3 * errors, "deviation": deviation}
-        half_width = half_widths.get(spec.interval, unknown)
+        errors = (summary["deviation"] / np.sqrt(summary["seeds"])).fillna(0)
+        half_widths = {
+            "t95": summary["half_width"],
+            "se3": 3 * errors,
+            "deviation": summary["deviation"],
+        }
+        half_width = half_widths.get(spec.interval, np.nan)
         low = mean - half_width
         high = mean + half_width
-    value = median if spec.value == "median" else mean
-    summary = np.array([value, low, high, half_width, median, deviation])
-    if spec.value in ("cost", "excess"):
-        summary *= matrix.cells["n"].to_numpy(dtype=float)
-    columns = [*summary, seeds, matrix.left_out]
-    return dict(zip(STATISTICS, columns, strict=True))
+    table = summary.assign(
+        value=summary["median"] if spec.value == "median" else mean,
+        low=low,
+        high=high,
+        half_width=half_width,
+        left_out=matrix.left_out,
+    )[list(STATISTICS)]
+    if spec.value == "cost":
+        costs = table.columns.difference(["seeds", "left_out"])
+        table[costs] = table[costs].mul(matrix.cells["n"], axis=0)
+    return table
+
+
+def compare_sizes(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
+    """List reported sizes of data sets, ``<name>_reported``, and what is stored."""
+    reported = pd.DataFrame(read_claims(spec.paper)["reported"]["sizes"])
+    cells = study.matrix(spec.sweep, spec.metric[0]).cells
+    stored = cells[["dataset", *spec.extra_columns]].drop_duplicates("dataset")
+    suffixes = ("_reported", "")
+    table = reported.merge(stored, "left", "dataset", suffixes=suffixes)
+    titles = {name: spec.format_name(name) for name in table["dataset"]}
+    return FigureData(table, cells, find_unstored(titles, cells))
 
 
 # What is not shown
@@ -367,113 +386,113 @@ def find_missing(
     data: FigureData,
     spec: FigureSpec,
 ) -> tuple[str, ...]:
-    """Say which panels have no rows, and which curves lack some of the others."""
+    """Say which panels have no rows, and which curves lack some of the others.
+
+    With `expected`, the same of the values of its columns.
+    """
     drawn = data.drawn
     if not len(drawn):
         return not_run_texts([spec.title])
-    if spec.expected:
-        return not_run_texts(_missing_values(data, spec))
-    panels = panel_names(drawn, spec)
-    expected = expected_panels(spec)
-    names = [spec.part(name).title for name in expected if name not in panels]
+    expected = spec.expected
+    if not expected:
+        by_method = spec.hue == "method" and "method" not in spec.panel
+        hues = list(spec.curves) or (spec.methods if by_method else ())
+        expected = {"panel": expected_panels(spec), "hue": hues}
+    label = make_labels(data, spec, {})
+    (first, values), *others = expected.items()
+    places = drawn.get(first, pd.Series("", drawn.index))
+    stored = panel_names(drawn, spec) if first == "panel" else list(places.unique())
+    names = [label(first, value) for value in values if value not in stored]
 
-    by_method = spec.hue == "method" and "method" not in spec.panel
-    changes = spec.styles if isinstance(spec.styles, Mapping) else {}
-    for hue in spec.curves or (spec.methods if by_method else ()):
-        label = hue if spec.curves else MethodStyles(data.source).label(hue)
-        label = (changes.get(hue) or {}).get("label", label)
-        rows = drawn[drawn["hue"] == hue]
-        stored = set(rows.get("panel", [""] * len(rows)))
-        places = [spec.part(name).title for name in panels if name not in stored]
-        if len(places) == len(panels):
-            names.append(label)
-        elif spec.panel and places:
-            names.append(f"{label} on {', '.join(places)}")
+    for column, values in others:
+        for value in values:
+            known = set(places[drawn[column] == value])
+            lacks = [label(first, place) for place in stored if place not in known]
+            if not known:
+                names.append(label(column, value))
+            elif lacks and (spec.expected or spec.panel):
+                names.append(f"{label(column, value)} on {', '.join(lacks)}")
     return not_run_texts(names)
 
 
-def _missing_values(
+def make_labels(
     data: FigureData,
     spec: FigureSpec,
-) -> list[str]:
-    """List the expected values without rows, per value of the first column."""
-    drawn = data.drawn
+    hues: Mapping[Any, str],
+) -> Callable[[str, Any], str]:
+    """Return a function that names the value of a column; `hues` are in the legend."""
     styles = MethodStyles(data.source)
 
     def label(
         column: str,
         value: Any,
     ) -> str:
-        return styles.label(value) if column == "method" else spec.format_name(value)
+        if column == "panel":
+            return spec.part(value).title
+        if column == "hue":
+            own = (spec.styles.get(value) or {}).get("label")
+            if hues or own or spec.curves:
+                return hues.get(value) or own or spec.format_name(value)
+        if getattr(spec, column, column) == "method":
+            return styles[value].label
+        return DASH if pd.isna(value) else spec.format_name(value)
 
-    (first, expected), *others = spec.expected.items()
-    present = [value for value in expected if value in set(drawn[first])]
-    names = [label(first, value) for value in expected if value not in present]
-    for column, values in others:
-        for value in values:
-            stored = set(drawn.loc[drawn[column] == value, first])
-            places = [label(first, name) for name in present if name not in stored]
-            if places:
-                names.append(f"{label(column, value)} on {', '.join(places)}")
-    return names
+    return label
 
 
 # Texts
 
 
-def caption_fields(
+def fill(
+    templates: Iterable[str],
     data: FigureData,
     spec: FigureSpec,
-) -> "Fields":
-    """Return the fields that captions and axis labels may name."""
+) -> str:
+    """Fill in the fields of sentences; one with an empty field is left out.
+
+    Fields are `FIELDS`, those of `data`, and columns: ``{epsilon}`` lists its values.
+    """
+    filled = []
+    for template in templates:
+        parts = string.Formatter().parse(template)
+        fields = {name: _look_up(name, data, spec) for _, name, _, _ in parts if name}
+        if "" not in fields.values():
+            filled.append(template.format(**fields).strip())
+    return " ".join(filled)
+
+
+def _look_up(
+    name: str,
+    data: FigureData,
+    spec: FigureSpec,
+) -> str:
+    """Return what a field of a sentence stands for."""
     drawn = data.drawn
-    panels = panel_names(drawn, spec) if len(drawn) else []
-    n_expected = len({*panels, *expected_panels(spec)})
-    of_expected = f" of {n_expected}" if len(panels) < n_expected else ""
-    plural = "" if n_expected == 1 else "s"
-    fields = {"sets": f"{len(panels)}{of_expected} data set{plural}"}
-    if "left_out" in drawn:
+    cells = data.source
+    if name in data.fields:
+        return data.fields[name]
+    if name == "sets":
+        n_panels = len(panel_names(drawn, spec)) if len(drawn) else 0
+        n_expected = max(n_panels, len(expected_panels(spec)))
+        of_expected = f" of {n_expected}" if n_panels < n_expected else ""
+        plural = "" if n_expected == 1 else "s"
+        return f"{n_panels}{of_expected} data set{plural}"
+    if name in ("seeds", "runs") and "seeds" in drawn:
+        return count_text(drawn["seeds"].dropna(), name)
+    if name == "left_out":
         left_out = drawn["left_out"]
         n_cells = (left_out > 0).sum()
         text = f"{left_out.sum()} values in {n_cells} of {len(drawn)} cells"
-        fields["left_out"] = text if n_cells else ""
-    if "seeds" in drawn:
-        seeds = drawn["seeds"].dropna()
-        fields |= {"seeds": count_text(seeds), "runs": count_text(seeds, "runs")}
-    return Fields(fields | dict(data.fields), drawn, data.source, str(spec))
-
-
-class Fields(dict):
-    """Fields of a caption: known ones, ``{epsilon_axis}``, and values of any column.
-
-    ``{privacy}`` is what the label of the axis has in parentheses.
-    """
-
-    def __init__(
-        self,
-        known: Mapping,
-        table: pd.DataFrame,
-        cells: pd.DataFrame,
-        location: str,
-    ) -> None:
-        super().__init__(known)
-        self._location = location
-        self._tables = (table, cells)
-
-    def __missing__(
-        self,
-        name: str,
-    ) -> str:
-        table, cells = self._tables
-        if name == "epsilon_axis":
-            return epsilon_label(cells) if len(cells) else ""
-        if name == "privacy":
-            return self["epsilon_axis"].removeprefix("ε (").removesuffix(")")
-        for columns in self._tables:
-            if name in columns:
-                return values_text(columns[name])
-        advice = suggestion(name, [*self, "epsilon_axis", "privacy", *table, *cells])
-        raise ValueError(f"{self._location}: field {{{name}}} is unknown{advice}")
+        return text if n_cells else ""
+    if name in ("epsilon_axis", "privacy"):
+        label = epsilon_label(cells) if len(cells) else ""
+        is_axis = name == "epsilon_axis"
+        return label if is_axis else label.removeprefix("ε (").removesuffix(")")
+    for columns in (drawn, cells):
+        if name in columns:
+            return values_text(columns[name])
+    advice = suggestion(name, [*FIELDS, *data.fields, *drawn, *cells])
+    raise ValueError(f"{spec}: field {{{name}}} is unknown{advice}")
 
 
 def values_text(values: pd.Series) -> str:
@@ -491,27 +510,6 @@ def values_text(values: pd.Series) -> str:
     if len(texts) > MAX_VALUES:
         return f"{texts[0]} to {texts[-1]}"
     return ", ".join(texts)
-
-
-def sentences(
-    templates: Iterable[str],
-    fields: Mapping,
-) -> list[str]:
-    """Fill in sentences; one with an empty field is left out.
-
-    Examples
-    --------
-    >>> templates = ["Over {seeds}.", "Outside: {outside}."]
-    >>> sentences(templates, {"seeds": "3 seeds", "outside": ""})
-    ['Over 3 seeds.']
-    """
-    filled = []
-    for template in templates:
-        parts = string.Formatter().parse(template)
-        values = {name: fields[name] for _, name, _, _ in parts if name}
-        if "" not in values.values():
-            filled.append(template.format(**values).strip())
-    return filled
 
 
 # Print
@@ -548,7 +546,7 @@ def number_text(
     """
     numbers = (row.get(name, np.nan) for name in ("value", "half_width"))
     interval = interval_text(*numbers)
-    text = _Numbers().format(template, **{**row, "interval": interval})
+    text = _Numbers().format(template, **{"interval": interval, **row})
     unknown_interval = rf" ± {DASH}| \[({DASH}, .*|.*, {DASH})\]"
     return re.sub(unknown_interval, "", short_exponents(text))
 
@@ -562,10 +560,8 @@ def print_table(
 
     `labels` are those of hues in the legend.
     """
-    if data.printed is not None:
-        return data.printed
     if spec.print_lines:
-        return print_rows(data.table, spec)
+        return _print_lines(data.table if data.printed is None else data.printed, spec)
     panel = "data set" if spec.panel == ("dataset",) else "panel"
     headings = spec.print_rows or {
         name: panel if name == "panel" else getattr(spec, name) or name
@@ -576,36 +572,17 @@ def print_table(
     if not len(data.table):
         return pd.DataFrame(columns=index)
     table = data.table
-    if spec.print_ends:
-        # The rows at the smallest and the largest x of each curve.
-        curves = list(table.filter(CHANNELS[:-1]))
-        find_end = table.groupby(curves, dropna=False)["x"].transform
-        x = table["x"]
-        table = table[(x == find_end("min")) | (x == find_end("max"))]
-    styles = MethodStyles(data.source)
-
-    def label(
-        value: Any,
-        column: str,
-    ) -> str:
-        if column == "panel":
-            return spec.part(value).title
-        if column == "hue":
-            return labels.get(value) or spec.format_name(value)
-        if getattr(spec, column, column) == "method":
-            return styles[value].label
-        return DASH if pd.isna(value) else spec.format_name(value)
-
+    label = make_labels(data, spec, labels)
     printed = pd.DataFrame()
     for column, heading in headings.items():
-        printed[heading] = [label(value, column) for value in table[column]]
+        printed[heading] = [label(column, value) for value in table[column]]
     rows = table.to_dict("records")
     printed["value"] = [number_text(spec.text, row) for row in rows]
 
     across = spec.print_columns
     if across not in table:
         return printed
-    printed["across"] = [label(value, across) for value in table[across]]
+    printed["across"] = [label(across, value) for value in table[across]]
     wide = printed.pivot_table(
         "value",
         index,
@@ -616,7 +593,7 @@ def print_table(
     return wide.fillna(DASH).reset_index().rename_axis(columns=None)
 
 
-def print_rows(
+def _print_lines(
     table: pd.DataFrame,
     spec: FigureSpec,
 ) -> pd.DataFrame:

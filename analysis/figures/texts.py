@@ -110,10 +110,7 @@ def short_exponents(text: str) -> str:
     return re.sub(r"(?<=\d)e(-?)\+?0*(?=\d)", r"e\1", text)
 
 
-def short_number(
-    value: float,
-    _: object = None,
-) -> str:
+def short_number(value: float) -> str:
     """Format a tick: thousands as k, millions as M.
 
     Examples
@@ -135,11 +132,10 @@ def times_text(value: float) -> str:
 def interval_text(
     value: float,
     half_width: float,
-    form: str = "{:.4g}",
 ) -> str:
     """Write ``value ± half-width`` down to two digits of the half-width.
 
-    The value alone, in `form`, if there is no half-width; a dash without a value.
+    The value alone if there is no half-width; a dash without a value.
 
     Examples
     --------
@@ -149,7 +145,7 @@ def interval_text(
     if not np.isfinite(value):
         return DASH
     if not 0 < half_width < np.inf:
-        return form.format(value)
+        return f"{value:.4g}"
     places = max(1 - int(np.floor(np.log10(half_width))), 0)
     return f"{value:.{places}f} ± {half_width:.{places}f}"
 

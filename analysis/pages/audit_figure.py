@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.figures.figure import FigureResult, FigureSpec, checked
-from pkm.analysis.figures.frames import FigureData, print_rows
+from pkm.analysis.figures.figure import FigureResult, FigureSpec
+from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.figures.texts import DASH, count_text, format_number
 from pkm.analysis.pages.audits import NO_POWER, Audit, table
+from pkm.analysis.paper_files import make_entry
 from pkm.analysis.render.draw import render
 from pkm.yaml_files import read_file
 
@@ -55,14 +56,13 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
         for finding in audit.findings
         if not finding["flaw"]
     )
-    printed = print_rows(texts, spec)
-    return render(FigureData(_marks(audits), None, gaps, fields, printed), spec)
+    return render(FigureData(_marks(audits), None, gaps, fields, texts), spec)
 
 
 def read_spec() -> FigureSpec:
     """Read what is drawn, and how."""
-    keys = checked(str(FIGURE), read_file(FIGURE))
-    return FigureSpec(paper="audit", name="audit", **keys)
+    entry = read_file(FIGURE) | {"paper": "audit", "name": "audit"}
+    return make_entry(FigureSpec, entry, str(FIGURE))
 
 
 def _marks(audits: Sequence[Audit]) -> pd.DataFrame:

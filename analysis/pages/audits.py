@@ -33,7 +33,7 @@ class Audit:
     label : str
         Of the method in figures; empty where it has none.
     adjacency : str
-    flaws : tuple of str
+    flaws : list of str
         Registered ones.
     verdicts : mapping of str to str
         By view of `VIEWS`; views that were not tried are absent.
@@ -41,7 +41,7 @@ class Audit:
         By query: largest realized cost over the charge, over all pairs.
     query_verdicts : mapping of str to str
         By query, of the replay.
-    findings : tuple of mapping
+    findings : list of mapping
         Each with `view`, `label`, `flaw` (empty where none is registered) and
         `message`.
     n_pairs, n_runs : int
@@ -52,7 +52,7 @@ class Audit:
         The same by all releases of a run.
     epsilon : float or None
         What the ledger says of the same runs.
-    subpackages : tuple of str
+    subpackages : list of str
         Parts of this package that an audit depends on.
     code : str
         Digest of their code when the audit was made.
@@ -168,8 +168,6 @@ def parse(record: Mapping) -> Audit:
             values[name] = float(values[name])
     ratios = values.get("tightness", {}).items()
     values["tightness"] = {query: float(ratio) for query, ratio in ratios}
-    for name in ("flaws", "findings", "subpackages"):
-        values[name] = tuple(values.get(name, ()))
     return Audit(**values)
 
 
@@ -199,23 +197,11 @@ def select(
 
 def table(audits: Sequence[Audit]) -> pd.DataFrame:
     """One line for each method and variant: worst ratio, black-box bound, verdicts."""
-    columns = (
-        "method",
-        "variant",
-        "adjacency",
-        "n_pairs",
-        "n_runs",
-        "lower_bound",
-        "transcript_bound",
-        "epsilon",
-        "verdict",
-    )
     lines = []
     for audit in audits:
-        line = {name: getattr(audit, name) for name in columns}
-        line |= dict.fromkeys(VIEWS, NOT_TRIED) | audit.verdicts
+        line = vars(audit) | dict.fromkeys(VIEWS, NOT_TRIED) | audit.verdicts
+        line["verdict"] = audit.verdict
         line["largest_ratio"] = max(audit.tightness.values(), default=float("nan"))
         line["found_flaws"] = " ".join(audit.found_flaws)
-        line["flaws"] = " ".join(audit.flaws)
         lines.append(line)
     return pd.DataFrame(lines)

@@ -11,6 +11,7 @@ from pkm.names import list_names
 
 #: Profiles by how much of a paper they run.
 PROFILES = ("smoke", "quick", "paper")
+_SIZES = {name: size for size, name in enumerate(PROFILES)}
 #: How many missing data sets a line names.
 NAMED = 5
 
@@ -41,7 +42,9 @@ def build(folder: str | Path) -> Path:
             f"no report in {folder}: make one with `make reproduce`"
         )
     # The largest profile comes first, and its pictures count.
-    reports.sort(key=lambda report: (report["paper"], -_size(report["profile"])))
+    reports.sort(
+        key=lambda report: (report["paper"], -_SIZES.get(report["profile"], -1))
+    )
     pictures: dict[str, dict] = {}
     for report in reports:
         for picture in report["pictures"]:
@@ -64,10 +67,6 @@ def build(folder: str | Path) -> Path:
 def read_summaries(folder: Path) -> list[dict]:
     """Read the summaries of all reports in a folder; see `read_summary`."""
     return [read_summary(path) for path in sorted(folder.glob(f"*/{SUMMARY}"))]
-
-
-def _size(profile: str) -> int:
-    return PROFILES.index(profile) if profile in PROFILES else -1
 
 
 def read_summary(path: Path) -> dict:
@@ -93,7 +92,7 @@ def read_summary(path: Path) -> dict:
     elif profile in PROFILES[:-1] and report["counts"][NOT_RUN]:
         # Say what a larger profile adds.
         has_command = True
-        profile = PROFILES[_size(profile) + 1]
+        profile = PROFILES[_SIZES[profile] + 1]
         count = report["counts"][NOT_RUN]
         lacking = f"nothing of this profile; {count} claims need more"
     command = f"make {verb} PAPER={report['paper']} PROFILE={profile}"

@@ -44,35 +44,32 @@ def privacy_table(
     """
     lines = []
     for key, cells in study.cells.groupby(list(FACTS), sort=True):
-        facts = dict(zip(FACTS, key, strict=True))
-        flaws = set(facts["flaws"].split())
-        facts |= dict.fromkeys(("declared", "delta", "spent", "unspent", "audit"), DASH)
-        facts |= {
-            "private": facts["notion"] != "none",
-            "views": "",
-            "cells": cells["cell"].nunique(),
-        }
-        if facts["private"]:
-            if facts["private_bounds"]:
+        line = dict(zip(FACTS, key, strict=True))
+        line |= dict.fromkeys(("declared", "delta", "spent", "unspent", "audit"), DASH)
+        line |= {"private": line["notion"] != "none", "views": ""}
+        flaws = set(line["flaws"].split())
+        if line["private"]:
+            if line["private_bounds"]:
                 flaws.add("F-10")
             epsilons = sorted(cells["epsilon"].dropna().unique())
             share = (cells["epsilon_spent"] / cells["epsilon"]).max()
             unspent = max(cells["epsilon_unspent"].max(), 0)
             low, high = cells["delta"].agg(["min", "max"])
             audit = audits.find(audited or {}, *cells[["target", "variant"]].iloc[0])
-            facts |= {
-                "adjacency": _with_rho(facts["adjacency"], cells),
-                "declared": ", ".join(f"{value:g}" for value in epsilons) or DASH,
+            line |= {
+                "adjacency": _with_rho(line["adjacency"], cells),
+                "declared": ", ".join(map("{:g}".format, epsilons)) or DASH,
                 "delta": f"{low:.2g}" if low == high else f"{low:.1e} to {high:.1e}",
                 "spent": f"{share:.4%}",
                 "unspent": f"{unspent:.2g}",
                 "audit": audit.summary() if audit else audits.NOT_TRIED,
                 "views": audit.by_view() if audit else "",
             }
-        lines.append(facts | {"flaws": sorted(flaws)})
-    table = pd.DataFrame(lines)
+        lines.append(line | {"flaws": sorted(flaws)})
     order = ["private", "method"]
-    return table.sort_values(order, ascending=[False, True], ignore_index=True)
+    return pd.DataFrame(lines).sort_values(
+        order, ascending=[False, True], ignore_index=True
+    )
 
 
 def _with_rho(
@@ -82,9 +79,9 @@ def _with_rho(
     """Return an adjacency with the rho that gives its epsilon a meaning."""
     if adjacency != "rho_bounded" or "rho" not in cells:
         return adjacency
-    rhos = set(cells["rho"].dropna())
-    named = {rho for rho in rhos if isinstance(rho, str)}
-    texts = [f"{rho:g}" for rho in sorted(rhos - named)] + sorted(named)
+    # Names come after numbers.
+    rhos = sorted(cells["rho"].dropna().unique(), key=str)
+    texts = [rho if isinstance(rho, str) else f"{rho:g}" for rho in rhos]
     return f"{adjacency}, ρ {', '.join(texts)}"
 
 

@@ -42,18 +42,6 @@ _MAX_EVIDENCE_LINES = 12
 _WRITTEN_SUFFIXES = (".csv", ".tex", ".png")
 
 
-def check_figures_and_claims(paper: str) -> None:
-    """Refuse a paper whose figures or claims are absent or not well written.
-
-    Raises
-    ------
-    ValueError
-        With the file, the entry and the rule.
-    """
-    read_figures(paper)
-    read_claims(paper)
-
-
 def build(
     rows: pd.DataFrame,
     *,

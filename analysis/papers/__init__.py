@@ -1,1 +1,1 @@
-"""What single papers need: functions of figures, and ``<paper>_checks.py``."""
+"""What single papers need: functions of figures."""

@@ -90,7 +90,7 @@ def ratios_at_one_epsilon(
 def price_over_records(
     study: Study,
     spec: FigureSpec,
-) -> pd.DataFrame:
+) -> FigureData:
     """Median ratio of each private method over the records of a cluster times epsilon.
 
     Settings are put together by the nearest half of a power of ten.
@@ -102,7 +102,7 @@ def price_over_records(
     prices = grouped.agg(value=("median", "median"), settings=("median", "size"))
     methods = in_order(prices["method"], spec.order)
     hue = pd.Categorical(prices["method"], methods)
-    return _merge_styles(prices, table).assign(hue=hue)
+    return FigureData(_merge_styles(prices, table).assign(hue=hue))
 
 
 def _read_ratios(
@@ -358,14 +358,14 @@ def profiles(
 def winners(
     study: Study,
     spec: FigureSpec,
-) -> pd.DataFrame:
+) -> FigureData:
     """The best private method of each data set and epsilon."""
     table = _read_ratios(study, spec)
     best = _merge_styles(ranking.best_methods(table), table).sort_values(
         ["d", "n", "dataset", "epsilon"]
     )
     labels = best["second"].map(_make_labels(study.cells))
-    return best.assign(
+    best = best.assign(
         value=best["records"],
         low=np.nan,
         high=np.nan,
@@ -373,6 +373,7 @@ def winners(
         hue=best["method"].where(best["useful"], "none"),
         second=labels.where(best["second"] != "", DASH),
     )
+    return FigureData(best)
 
 
 def times(table: pd.DataFrame) -> pd.DataFrame:

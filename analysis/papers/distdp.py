@@ -1,16 +1,15 @@
 """What the figures on distance-based privacy need beyond their figures.yaml.
 
-Radii of a space in which rho stays, names of interpretations (``distdp.yaml``), and the
-strategies of the sound variant.
+Names of interpretations, and the strategies of the sound variant (``distdp.yaml``).
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from pkm.analysis.claims.expressions import with_columns
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.frames import FigureData
 from pkm.analysis.tables.charges import read_charges
@@ -20,23 +19,11 @@ from pkm.yaml_files import read_file
 DP_METHODS = ("lsh_splits_published", "lsh_splits")
 
 
-def over_radius(table: pd.DataFrame) -> pd.DataFrame:
-    """Turn costs over rho into those of a space whose radius grows while rho stays.
-
-    Costs are in units of the smallest space.
-    """
-    rho = table["x"].where(table["panel"] == "radius")
-    radius = rho.max() / rho
-    costs = ["value", "low", "high", "half_width", "median", "deviation"]
-    scaled = table[costs].mul((radius**2).fillna(1), axis=0)
-    return table.assign(x=radius.fillna(table["x"]), **scaled)
-
-
 # Interpretations of what the paper leaves open
 
 DEFAULT = "default interpretation"
 SOUND = "sound variant"
-INTERPRETATIONS = read_file(Path(__file__).with_suffix(".yaml"))
+_NAMES = read_file(Path(__file__).with_suffix(".yaml"))
 
 
 def interpretations(table: pd.DataFrame) -> pd.DataFrame:
@@ -61,7 +48,7 @@ def _interpretation(
         return SOUND
     texts = [
         names.get(parameters[name], f"{name} = {parameters[name]}")
-        for name, names in INTERPRETATIONS.items()
+        for name, names in _NAMES["interpretations"].items()
         if name in parameters
     ]
     return ", ".join(filter(None, texts)) or DEFAULT
@@ -69,68 +56,46 @@ def _interpretation(
 
 # Strategies of the sound variant
 
-#: Grid steps in a half-width: rounding adds to the sensitivity of soft counts.
-STEPS = 2.0**16
-#: Strategies by their first release, and the release of each that is most sensitive.
-STRATEGIES = {
-    "noised_points": ("groups", "noised_points"),
-    "soft_counts": ("grid", "soft_counts"),
-    "cell_counts": ("cells", "cell_counts"),
-    "total": ("tree", "region_counts"),
-}
 
-
-def find_strategy(
-    charges: Sequence[Mapping],
-    d: int,
-) -> tuple[str, float, bool]:
-    """Return the strategy of a sound run, by its charges.
+def find_strategies(charges: pd.DataFrame) -> pd.DataFrame:
+    """Return the strategies of sound runs, by their charges.
 
     Parameters
     ----------
-    charges : list of dict
-        As the ledger writes them.
-    d : int
-        Columns of the data.
+    charges : DataFrame
+        See `pkm.analysis.tables.charges.read_charges`; `d` are the columns of the data.
 
     Returns
     -------
-    strategy : str
-    ratio : float
-        Sensitivity of the most sensitive release over that under the replacement of a
-        record.
-    any_move : bool
-        Whether every release has the noise that a replacement needs.
+    DataFrame
+        One line per run: `strategy`, `value` (sensitivity of the most sensitive release
+        over that under the replacement of a record) and `any_move` (whether every
+        release has the noise that a replacement needs).
 
     Examples
     --------
-    >>> points = {"label": "noised_points", "point_sensitivity": 1.0}
-    >>> find_strategy([points, {"label": "group_sums", "sum_sensitivity": 1.0}], 4)
-    ('groups', 0.25, False)
+    >>> points = {"label": "noised_points", "point_sensitivity": 1.0, "d": 4}
+    >>> sums = {"label": "group_sums", "sum_sensitivity": 1.0, "d": 4}
+    >>> find_strategies(pd.DataFrame([points, sums], [0, 0])).to_dict("records")
+    [{'strategy': 'groups', 'value': 0.25, 'any_move': False}]
     """
-    strategy, decisive = STRATEGIES[charges[0]["label"]]
-    ratios = {charge["label"]: _over_replacement(charge, d) for charge in charges}
-    return strategy, ratios[decisive], min(ratios.values()) >= 1 - 1e-9
-
-
-def _over_replacement(
-    charge: Mapping,
-    d: int,
-) -> float:
-    """Return the sensitivity of a release over that under replacement.
-
-    It is 1 for counts of cells, which any move changes alike.
-    """
-    diameter = 2 * math.sqrt(d)
-    label = charge["label"]
-    if label == "noised_points":
-        return charge["point_sensitivity"] / diameter
-    if label in ("group_sums", "total"):
-        return charge["sum_sensitivity"] / diameter
-    if label == "soft_counts":
-        rounding = math.sqrt(2.0**d) / STEPS
-        return charge["count_sensitivity"] / (math.sqrt(2) + rounding)
-    return 1.0
+    rules = _NAMES["over_replacement"]
+    parts = [
+        with_columns(releases, {"ratio": rules.get(label, "1.0")})
+        for label, releases in charges.groupby("label")
+    ]
+    table = pd.concat(parts or [charges.assign(ratio=1.0)])
+    ratios = table.set_index("label", append=True)["ratio"]
+    ratios = ratios.groupby(level=[0, 1]).last()
+    smallest = ratios.groupby(level=0).min()
+    first = charges["label"].groupby(level=0).first().map(_NAMES["strategies"])
+    return pd.DataFrame(
+        {
+            "strategy": first.str[0],
+            "value": [ratios[run, label] for run, (_, label) in first.items()],
+            "any_move": smallest >= 1 - 1e-9,
+        }
+    )
 
 
 def strategies(
@@ -139,14 +104,9 @@ def strategies(
 ) -> FigureData:
     """Strategy of the sound variant by data set, k and rho, and its sensitivity."""
     cells = study.cells[matches(study.cells, spec.where)].drop_duplicates("cell")
-    charges = read_charges(cells)
-    found = [
-        find_strategy(charges.loc[[index]].to_dict("records"), d)
-        for index, d in cells["d"].items()
-    ]
-    columns = ["strategy", "value", "any_move"]
+    found = find_strategies(read_charges(cells).join(cells["d"]))
     table = cells.reindex(columns=["dataset", "n", "d", "k", "epsilon", "rho"])
-    table[columns] = pd.DataFrame(found, cells.index, columns)
+    table = table.join(found)
 
     # Sweeps of different seeds share their charges.
     keys = ["dataset", "k", "rho"]

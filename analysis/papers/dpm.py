@@ -4,7 +4,6 @@ Tables 1 to 3, budget splits by rank, and ratios at matched spent budgets.
 """
 
 import string
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,37 +12,22 @@ import pandas as pd
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.expressions import item
-from pkm.analysis.claims.findings import NOT_COMPARABLE
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import FigureData, find_missing, number_text, select
-from pkm.analysis.figures.styles import MethodStyles
-from pkm.analysis.figures.texts import count_text, find_unstored, format_number
+from pkm.analysis.figures.frames import (
+    FigureData,
+    compare_sizes,  # noqa: F401, of figures.yaml
+    find_missing,
+    select,
+)
+from pkm.analysis.figures.texts import count_text, format_number
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.statistics import percentile_interval, resampled_means
 from pkm.analysis.tables.study import Study
-from pkm.schema import BY_NAME, higher_is_better
+from pkm.schema import higher_is_better
 
 REPORTED = read_claims("dpm")["reported"]
 
 # Tables
-
-#: Not in the paper, which has a part of them.
-ALL_LETTERS = {"dataset": "letters"}
-
-
-def sizes(
-    study: Study,
-    spec: FigureSpec,
-) -> FigureData:
-    """Sizes of the data sets as the paper reports them and as stored."""
-    cells = study.cells
-    if "table" in study.sweeps:
-        cells = cells.query("sweep == 'table'")
-    entries = [*REPORTED["sizes"], ALL_LETTERS]
-    columns = ["n", "d", "k", "domain_half_width"]
-    table = reported.with_stored_sizes(entries, cells, columns)
-    titles = {name: spec.format_name(name) for name in table["dataset"]}
-    return FigureData(table, cells, find_unstored(titles, cells))
 
 
 def quality(
@@ -57,43 +41,22 @@ def quality(
     texts = pd.concat([table["reason"], table["note"]])
     is_said = texts.str.endswith(("seeds", "stored rows")) | (texts == "")
     letters = dict(zip(texts[~is_said].unique(), string.ascii_lowercase, strict=False))
-
-    styles = MethodStyles(study.cells)
-    printed = []
-    for (dataset, method), group in table.groupby(["dataset", "method"], sort=False):
-        row = {
-            "data set": spec.format_name(dataset),
-            "method": styles.label(method),
-        }
-        for number in group.to_dict("records"):
-            metric = number["metric"]
-            arrow = "↑" if higher_is_better(metric) else "↓"
-            row[f"{BY_NAME[metric].label} {arrow}"] = _quality_text(number, letters)
-        row["ε spent"] = format_number(group["epsilon_spent"].max())
-        printed.append(row)
+    marks = texts.map(lambda text: f" ({letters[text]})" if text in letters else "")
+    spent = table.groupby(["dataset", "method"])["epsilon_spent"].transform("max")
+    table = table.assign(
+        marks=marks.groupby(level=0).sum(),
+        spent=spent.map(format_number),
+    )
 
     reasons = [f"({letter}) {text}." for text, letter in letters.items()]
     fields = {
         "verdicts": reported.counts_text(table["verdict"]),
         "reasons": " ".join(reasons),
     }
-    cells = study.cells
     stored = table.query("seeds > 0")
-    missing = find_missing(FigureData(stored, cells), spec)
-    cells = cells[cells["dataset"].isin(stored["dataset"])]
-    return FigureData(table, cells, missing, fields, pd.DataFrame(printed))
-
-
-def _quality_text(
-    row: Mapping,
-    letters: Mapping[str, str],
-) -> str:
-    verdict = row["verdict"].removesuffix(" sampling error")
-    verdict = verdict.replace(NOT_COMPARABLE, "n. c.")
-    texts = (row["reason"], row["note"])
-    marks = "".join(f" ({letters[text]})" for text in texts if text in letters)
-    measured = number_text("{mean:.3g} ± {deviation:.2g}", row)
-    return f"{measured} | {row['reported']}: {verdict}{marks}"
+    missing = find_missing(FigureData(stored, study.cells), spec)
+    cells = study.cells[study.cells["dataset"].isin(stored["dataset"])]
+    return FigureData(table, cells, missing, fields)
 
 
 # Times
@@ -161,14 +124,11 @@ def budget_splits(
         "splits": n_splits.max(),
         "seeds": count_text(splits["seeds"]),
     }
-    headings = {name: f"share of {name}" for name in STEPS}
-    headings["hue"] = "part"
-    printed = means[["panel", "hue", *STEPS]].round(3).rename(columns=headings)
     return FigureData(
         points,
         splits,
         fields=fields,
-        printed=printed,
+        printed=means,
     )
 
 
@@ -183,9 +143,8 @@ MATCHES = pd.DataFrame(
     ],
     columns=["published", "sound"],
 )
-BUDGET = {"epsilon": "epsilon", "epsilon_spent": "spent", "delta": "delta"}
+BUDGET = ["epsilon", "epsilon_spent", "delta"]
 SWEEPS = ("table", "em_mc", "em_mc_large", "sound")
-NO_PAIR = "no pair of stored runs at matched budgets"
 
 
 def matched(
@@ -195,30 +154,12 @@ def matched(
     """Inertia of the sound variants over the published ones, one panel per pair."""
     ratios = matched_ratios(study)
     sound = ratios["sound"]
-    table = ratios.rename(columns={"ratio": "value"}).assign(
-        method=sound,
-        hue=sound,
-        panel=sound,
-        row=ratios["dataset"],
-    )
-
-    missing = []
-    for method in MATCHES["sound"]:
-        stored = set(ratios.loc[sound == method, "dataset"])
-        lacks = [name for name in spec.expected["dataset"] if name not in stored]
-        if lacks:
-            title = spec.part(method).title
-            names = ", ".join(map(spec.format_name, lacks))
-            missing.append(f"{title} on {names}: {NO_PAIR}")
-    cells = study.cells[study.cells["method"].isin(sound)]
-    return FigureData(table, cells, tuple(missing))
+    table = ratios.assign(method=sound, hue=sound, panel=sound, row=ratios["dataset"])
+    return FigureData(table, study.cells[study.cells["method"].isin(sound)])
 
 
-def matched_ratios(
-    study: Study,
-    metric: str = "inertia",
-) -> pd.DataFrame:
-    """Sound over published, at matched budgets.
+def matched_ratios(study: Study) -> pd.DataFrame:
+    """Inertia of sound over published, at matched budgets.
 
     The sound variant has the largest stored budget that is within what the published
     one spent. A pair counts where data set, scaling and adjacency agree, and neither
@@ -227,11 +168,11 @@ def matched_ratios(
     Returns
     -------
     DataFrame
-        One row per pair and data set: both budgets (declared, spent, delta), `ratio`
-        of means with a 95 % paired bootstrap interval over seeds, `seeds`, and
-        `unproven`: flaws of charges of the published variant.
+        One row per pair and data set: both budgets (declared, spent, delta), `value`,
+        the ratio of means, with a 95 % paired bootstrap interval over seeds, `seeds`,
+        and `unproven`: flaws of charges of the published variant.
     """
-    matrix = study.matrix(SWEEPS, metric)
+    matrix = study.matrix(SWEEPS, "inertia")
     pairs = _pair_budgets(matrix.cells)
     published = pairs["column_published"].to_numpy(int)
     sound = pairs["column_sound"].to_numpy(int)
@@ -243,10 +184,8 @@ def matched_ratios(
     charges = read_charges(matrix.cells).query("flaw != ''")
     flaws = charges.groupby(level=0)["flaw"].unique()
 
-    sides = list(MATCHES)
-    budgets = [f"{name}_{side}" for side in sides for name in BUDGET.values()]
-    return pairs[[*sides, "dataset", *budgets]].assign(
-        ratio=ratios[0],
+    return pairs.drop(columns=["column_published", "column_sound"]).assign(
+        value=ratios[0],
         low=low,
         high=high,
         seeds=(finite[:, published] & finite[:, sound]).sum(axis=0),
@@ -260,8 +199,7 @@ def _pair_budgets(cells: pd.DataFrame) -> pd.DataFrame:
     `column_published` and `column_sound` are their columns of the matrix.
     """
     same = ["dataset", "adjacency", "preprocessing"]
-    cells = cells[["method", *same, *BUDGET]].rename(columns=BUDGET)
-    cells = cells.assign(column=cells.index)
+    cells = cells[["method", *same, *BUDGET]].assign(column=cells.index)
     is_published = np.isclose(cells["epsilon"].astype(float), 1.0)
     published = cells[is_published].rename(columns={"method": "published"})
     sound = cells.rename(columns={"method": "sound"})
@@ -270,7 +208,8 @@ def _pair_budgets(cells: pd.DataFrame) -> pd.DataFrame:
     )
 
     # Take the largest budget that the published variant spent, too.
-    is_affordable = pairs["spent_sound"] <= pairs["spent_published"] * (1 + 1e-9)
+    spent = pairs["epsilon_spent_published"]
+    is_affordable = pairs["epsilon_spent_sound"] <= spent * (1 + 1e-9)
     is_affordable &= pairs["delta_sound"] <= pairs["delta_published"]
     best = (
         pairs[is_affordable][::-1]

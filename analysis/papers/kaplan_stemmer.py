@@ -16,10 +16,7 @@ from pkm.analysis.tables.statistics import percentile_interval
 from pkm.analysis.tables.study import Study, matches
 
 ROWS = read_claims("kaplan-stemmer")["reported"]["table1"]
-PASSES = {
-    "kaplan_stemmer_candidates": "two passes",
-    "kaplan_stemmer_candidates_one_pass": "one pass",
-}
+PASSES = ["kaplan_stemmer_candidates", "kaplan_stemmer_candidates_one_pass"]
 #: Sizes at which the slope of a bound is taken, but for the one along which.
 SIZES = {"n": 1e5, "k": 8, "d": 8}
 
@@ -32,10 +29,7 @@ def table1(
     spec: FigureSpec,
 ) -> FigureData:
     """Reported bounds, their slopes over the measured ranges, and measured slopes."""
-    names = ["reference", "factor", "additive"]
-    headings = ["method", "factor (paper)", "additive error (paper)"]
-    table = pd.DataFrame(ROWS)[names].set_axis(headings, axis=1)
-    printed = table
+    table = pd.DataFrame(ROWS)[["reference", "factor", "additive"]]
     ranges = []
     seeds = []
     missing = []
@@ -44,21 +38,18 @@ def table1(
         part = spec.part(name)
         curves = _measure(study, part)
         longest = next(iter(curves.values()), None)
-        bounds = []
-        slopes = []
+        texts = []
         for row in ROWS:
             own = curves.get(row["key"])
             bound = row[name.partition(" ")[0] + "_bound"]
-            bounds.append(_bound_slope(bound, part.x, own or longest))
-            slopes.append(_slope_text(own, part.x))
-            if "times" in part.compare and own is not None and _has_slope(own):
+            slope = _slope_text(own, part.x)
+            slopes = (_bound_slope(bound, part.x, own or longest), slope)
+            texts.append(" / ".join(filter(DASH.__ne__, slopes)) or DASH)
+            if "times" in part.compare and slope != DASH:
                 ratio = own.values[0] / _evaluate_bound(bound, own.extra_columns)
                 largest = over_bounds.get(row["reference"], 0.0)
                 over_bounds[row["reference"]] = max(largest, ratio.max())
-        pairs = zip(bounds, slopes, strict=True)
-        both = [" / ".join(filter(DASH.__ne__, pair)) or DASH for pair in pairs]
-        table = table.assign(**{f"{name}: bound": bounds, f"{name}: measured": slopes})
-        printed = printed.assign(**{name: both})
+        table[name] = texts
         seeds += [int(curve.seeds.min()) for curve in curves.values()]
         if not curves:
             missing.append(name)
@@ -73,7 +64,7 @@ def table1(
         "min_seeds": min(seeds, default=""),
         "ranges": "; ".join(ranges),
     }
-    return FigureData(table, study.cells, not_run_texts(missing), fields, printed)
+    return FigureData(table, study.cells, not_run_texts(missing), fields)
 
 
 def _measure(
@@ -95,17 +86,12 @@ def _measure(
     return curves
 
 
-def _has_slope(curve: BootstrapValues) -> bool:
-    """Whether a power can be fitted: two points or more, all positive."""
-    is_positive = curve.values[0] > 0
-    return len(curve.cases) > 1 and bool(is_positive.all())
-
-
 def _slope_text(
     curve: BootstrapValues | None,
     along: str,
 ) -> str:
-    if curve is None or not _has_slope(curve):
+    """Fit a power to two points or more, all positive."""
+    if curve is None or len(curve.cases) < 2 or not (curve.values[0] > 0).all():
         return DASH
     x = curve.extra_columns[along].to_numpy(dtype=float)
     slope = "slope(log(x), log(value), min_points=2)"
@@ -166,26 +152,17 @@ def candidates(
 ) -> FigureData:
     """How many candidates there are, and what k of them cost."""
     rows = study.rows_with(["n_centers"])
-    selector = {"method": list(PASSES), "sweep": ["candidates", "capture"]}
+    selector = {"method": PASSES, "sweep": ["candidates", "capture"]}
     rows = rows[matches(rows, selector)]
     keys = ["method", "dataset", "n", "k", "epsilon"]
     if rows.empty:
         return FigureData(pd.DataFrame(columns=[*keys, "mean", "largest", "seeds"]))
 
-    titles = {
-        "unassigned_points": "points without a near one",
-        "nicv_best_k": "NICV of the best k",
-    }
+    means = ["unassigned_points", "nicv_best_k"]
     groups = rows.groupby(keys)
     counts = groups["n_centers"].agg(mean="mean", largest="max", seeds="size")
-    means = groups[list(titles)].mean()
-    table = counts.join(means).reset_index()
-    table = table.assign(over_k=table["mean"] / table["k"])
-
+    table = counts.join(groups[means].mean()).reset_index()
     # The sets of the captured balls are in the file alone.
     listed = rows.query("sweep == 'candidates'")["dataset"]
-    numbers = ["mean", *titles]
-    printed = table[["dataset", "method", "mean", "largest", *titles, "seeds"]]
-    printed = printed.assign(**table[numbers].map(format_number))
-    printed = printed[table["dataset"].isin(listed)].replace({"method": PASSES})
-    return FigureData(table, rows, (), printed=printed.rename(columns=titles))
+    printed = table[table["dataset"].isin(listed)]
+    return FigureData(table, rows, (), printed=printed)

@@ -4,8 +4,6 @@ Curves over requests, reported losses, speed-ups, what exactness costs, and secu
 aggregation.
 """
 
-import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pandas as pd
@@ -16,11 +14,10 @@ from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.frames import (
     FigureData,
     compare,
-    number_text,
+    compare_sizes,  # noqa: F401, of figures.yaml
     select,
     summarize,
 )
-from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import DASH, find_unstored, times_text
 from pkm.analysis.tables.study import Study
 
@@ -52,13 +49,24 @@ def reported_losses(
     if spec.name == "table2":
         first = REPORTED["table1"]["cells"]
         cells += [cell for cell in first if cell["method"] != "mufc"]
-    sweeps = list(dict.fromkeys([*entry["sweeps"], "table1"]))
-    changes = {"cells": cells, "sweeps": sweeps}
+    sweeps = list(dict.fromkeys([*entry["sweep"], "table1"]))
+    changes = {"cells": cells, "sweep": sweeps}
     table = reported.compare_reported(study, entry | changes)
+    # Data sets down and methods across, as the paper prints them, with speed-ups.
+    order = {name: place for place, name in enumerate([*spec.titles, *spec.methods])}
+    table = table.sort_values(["dataset", "method"], key=lambda names: names.map(order))
     table = table.assign(table=int(spec.name[-1]))
+    if spec.compare:
+        measured = compare(study, spec).table.set_index("dataset")["value"]
+        texts = {name: f"{times_text(value)}x" for name, value in measured.items()}
+        speedups = {
+            name: f"{texts.get(name, DASH)} | {value}x"
+            for name, value in REPORTED["speedups"].items()
+        }
+        table = table.assign(speedup=table["dataset"].map(speedups))
 
     notes = [
-        f"{spec.titles[note['datasets'][0]]}: {note['reason']}."
+        f"{spec.titles[note['dataset'][0]]}: {note['reason']}."
         for note in entry["notes"]
     ]
     fields = {
@@ -66,41 +74,7 @@ def reported_losses(
         "notes": " ".join(notes),
     }
     missing = find_unstored(spec.titles, table.query("seeds > 0"))
-    # Data sets down and methods across, as the paper prints them, with speed-ups.
-    printed = (
-        table.assign(text=[_loss_text(row) for row in table.to_dict("records")])
-        .pivot(index="dataset", columns="method", values="text")
-        .loc[list(spec.titles), list(spec.methods)]
-        .rename(columns=MethodStyles(study.cells).label)
-        .reset_index(drop=True)
-    )
-    printed.insert(0, "data set", spec.titles.values())
-    if spec.compare:
-        measured = compare(study, spec).table.set_index("dataset")["value"]
-        texts = {name: f"{times_text(value)}x" for name, value in measured.items()}
-        printed["speed-up of MUFC, no seed touched"] = [
-            f"{texts.get(name, DASH)} | {value}x"
-            for name, value in REPORTED["speedups"].items()
-        ]
-    return FigureData(table, study.cells, missing, fields, printed)
-
-
-def _loss_text(number: Mapping) -> str:
-    verdict = number["verdict"].removesuffix(" sampling error")
-    measured = number_text("{mean:.3f} ± {deviation:.3f}", number)
-    return f"{measured} | {number['reported']}: {verdict}"
-
-
-def sizes(
-    study: Study,
-    spec: FigureSpec,
-) -> FigureData:
-    """Data sets as reported and as stored."""
-    cells = study.matrix("table1", "loss_ratio").cells
-    columns = [*SETTING, "largest_client"]
-    table = reported.with_stored_sizes(REPORTED["sizes"], cells, columns)
-    missing = find_unstored(spec.titles, cells)
-    return FigureData(table.drop(columns="title"), study.cells, missing)
+    return FigureData(table, study.cells, missing, fields)
 
 
 # Further figures
@@ -195,29 +169,7 @@ def messages(
     costs = removal_costs(study, spec)
     requests = costs.table.query("sweep == 'removals'").set_index("dataset")
     sparse = costs.table.query("sweep == 'sparse'")
-    settings = sparse[SETTING].itertuples(index=False)
     table = sparse.drop(columns="removal_mean_ms").assign(
-        literal_bytes=[literal_bytes(*setting) for setting in settings],
-        sparse_over_plain=sparse["sparse_bytes"] / sparse["plain_bytes"],
         request_ms=sparse["dataset"].map(requests["removal_mean_ms"]),
     )
     return replace(costs, table=table, missing=find_unstored(spec.titles, table))
-
-
-def literal_bytes(
-    n: int,
-    d: int,
-    n_clusters: int,
-    n_clients: int,
-) -> float:
-    """Bytes of the literal construction: 2 K L words of a prime above n and all bins.
-
-    Examples
-    --------
-    >>> literal_bytes(12_009, 10, 4, 100)
-    7800.0
-    """
-    # An axis has 2/γ + 1 bins.
-    bins = d * math.log2(2 * math.floor(n**0.5 + 0.5) + 1)
-    bits = math.ceil(max(bins, math.log2(n)))
-    return 2 * n_clusters * n_clients * bits / 8

@@ -8,13 +8,11 @@ import pandas as pd
 from pkm.analysis.figures.figure import FigureResult, FigureSpec
 from pkm.analysis.figures.frames import (
     HIDDEN,
-    HOVER_COLUMNS,
     FigureData,
-    caption_fields,
+    fill,
     make_figure_data,
     panel_names,
     print_table,
-    sentences,
 )
 from pkm.analysis.render import forest, heatmap, lines
 from pkm.analysis.render.panel import Drawing, Panel
@@ -51,32 +49,24 @@ def render(
     table = data.table
     styles = hue_styles(table, spec, data.source) if "hue" in table else {}
     labels = {hue: style.label for hue, style in styles.items()}
-    fields = caption_fields(data, spec)
-    notes: dict[str, str] = {}
+    caption = NOTHING
+    if spec.kind == "table":
+        caption = fill(spec.caption, data, spec)
     drawing = None
     if spec.kind != "table" and len(data.drawn):
         panels = tuple(_panels(data, spec, styles))
-        if spec.share_y and spec.kind == "lines":
+        if spec.share_y:
             # Panels with one axis of values are logarithmic together.
             log = any(panel.log for panel in panels)
             panels = tuple(replace(panel, log=log) for panel in panels)
         drawing = Drawing(spec, panels, styles)
-        notes = _notes(panels)
-        fields.update(notes)
-    caption = [NOTHING]
-    if drawing or spec.kind == "table":
-        # Notes that the caption does not place follow it.
-        named = "".join(spec.caption)
-        others = [text for name, text in notes.items() if f"{{{name}}}" not in named]
-        caption = sentences(spec.caption, fields) + others
+        texts = [fill(spec.caption, data, spec), *_notes(panels)]
+        caption = " ".join(filter(None, texts))
 
-    hidden = set(HIDDEN)
-    if not spec.frame:
-        hidden = hidden.union(HOVER_COLUMNS).difference(spec.extra_columns)
     return FigureResult(
-        table.drop(columns=list(hidden.intersection(table))),
+        table.drop(columns=list(HIDDEN), errors="ignore"),
         print_table(data, spec, labels),
-        " ".join(caption),
+        caption,
         data.missing or (),
         substitutes(data.source),
         drawing,
@@ -97,19 +87,17 @@ def _panels(
         # A comparison of several cells has no delta of its own.
         cells = None if {"notion", "delta"} <= {*table} else data.source
         of_panel = FigureData(table, cells, fields=data.fields)
-        fields = caption_fields(of_panel, panel_spec)
         labels = {
-            axis: " ".join(sentences([getattr(panel_spec, axis)], fields))
+            axis: fill([getattr(panel_spec, axis)], of_panel, panel_spec)
             for axis in ("x_label", "y_label")
         }
         yield replace(panel, title=panel_spec.title if name else "", **labels)
 
 
-def _notes(panels: Sequence[Panel]) -> dict[str, str]:
+def _notes(panels: Sequence[Panel]) -> Iterator[str]:
     """Say once for all panels which axes are logarithmic and what is outside."""
-    notes = {}
     if panels[0].spec.kind != "lines":
-        return notes
+        return
     titles = [
         panel.spec.title
         for panel in panels
@@ -117,7 +105,7 @@ def _notes(panels: Sequence[Panel]) -> dict[str, str]:
     ]
     if titles:
         where = "" if len(titles) == len(panels) else f": {', '.join(titles)}"
-        notes["log"] = (
+        yield (
             "The value axis is logarithmic where means lie more than a factor 5 "
             f"apart{where}."
         )
@@ -127,8 +115,7 @@ def _notes(panels: Sequence[Panel]) -> dict[str, str]:
     by_note.pop("", None)
     if by_note:
         texts = [f"{', '.join(titles)}: {note}" for note, titles in by_note.items()]
-        notes["outside"] = f"Outside their panels: {'; '.join(texts)}."
-    return notes
+        yield f"Outside their panels: {'; '.join(texts)}."
 
 
 def substitutes(cells: pd.DataFrame) -> str:

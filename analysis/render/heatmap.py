@@ -76,18 +76,17 @@ def draw(
 ) -> Any:
     """Draw one map; return it for its bar of colors."""
     columns, rows = sides(panel)
-    cells = panel.table.astype({"row": object, "x": object}).pivot(
-        index="row", columns="x", values=["value", "text"]
-    )
-    values, texts = (
-        cells[name].reindex(index=rows, columns=columns) for name in ("value", "text")
-    )
-    values = values.to_numpy(dtype=float)
+    values = np.full((len(rows), len(columns)), np.nan)
+    texts = np.full(values.shape, DASH, dtype=object)
+    for cell in panel.table.itertuples():
+        place = rows.index(cell.row), columns.index(cell.x)
+        values[place] = cell.value
+        texts[place] = cell.text
     colors = matplotlib.colormaps[color_map(panel)]
     luminance = colors(scale(values))[..., :3] @ LUMINANCE
     inks = np.where(luminance < DARK, "white", BLACK)
     inks[np.isnan(values)] = GREY
-    for (y, x), text in np.ndenumerate(texts.fillna(DASH)):
+    for (y, x), text in np.ndenumerate(texts):
         ink = inks[y, x]
         axes.text(
             x,

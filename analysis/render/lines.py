@@ -35,9 +35,12 @@ def prepare(
     """Return the curves of one panel; hues without an x are level lines.
 
     Names on the x axis are drawn at equal distances; a column `curve` tells the curves
-    of one hue apart.
+    of one hue apart. `shown_low` and `shown_high` are the ends of bands, `baseline`
+    tells which rows set no limits.
     """
     table = table[table["hue"].isin(list(styles))]
+    baseline = [styles[hue].baseline for hue in table["hue"]]
+    table = table.assign(baseline=np.array(baseline, dtype=bool))
     names = []
     if not pd.api.types.is_numeric_dtype(table["x"]):
         names = ordered(table["x"], spec)
@@ -50,7 +53,7 @@ def prepare(
     table = table.assign(shown_low=low, shown_high=high)
     log = spec.y_scale == "log" and bool((value > 0).any())
     if spec.y_scale == "auto":
-        log = wants_log(_limiting(table, styles))
+        log = wants_log(_limiting(table))
     if log and spec.cut:
         # The lower ends of bands may be below zero.
         largest = value if spec.cut == "point" else value[value > 0].min()
@@ -70,15 +73,14 @@ def curves(panel: Panel) -> Iterator[tuple[Any, dict, pd.DataFrame]]:
     keys = list(panel.table.filter(["hue", "style", "curve"]))
     for order, (hue, style) in enumerate(panel.styles.items()):
         rows = panel.table[panel.table["hue"] == hue].sort_values("x", kind="stable")
-        levels = rows[rows["x"].isna()]
-        parts = [levels.iloc[[place]] for place in range(len(levels))]
-        others = rows.dropna(subset="x").groupby(
-            keys,
+        level = rows.index.where(rows["x"].isna())
+        parts = rows.groupby(
+            [*(rows[key] for key in keys), level],
             sort=False,
             dropna=False,
             observed=True,
         )
-        for part in (*parts, *(curve for _, curve in others)):
+        for _, part in parts:
             change = variants[part["style"].iloc[0]] if variants else {}
             yield hue, {"zorder": 10 + order} | style.line | change, part
 
@@ -210,26 +212,14 @@ def _choose_ticks(
     return grid[chosen]
 
 
-def _limiting(
-    table: pd.DataFrame,
-    styles: Styles,
-) -> np.ndarray:
+def _limiting(table: pd.DataFrame) -> np.ndarray:
     """Values that set scale and limits: of all curves, or of all but baselines."""
-    baseline = _is_baseline(table, styles)
-    values = table["value"].to_numpy(dtype=float)
-    inside = values if baseline.all() else values[~baseline]
-    curve_values = values[~baseline & table["x"].notna().to_numpy()]
+    others = table[~table["baseline"]]
+    inside = (others if len(others) else table)["value"].to_numpy(dtype=float)
     # A level that is almost exact would stretch a logarithmic axis over many empty
     # decades.
-    lowest = curve_values.min() / MAX_RANGE if curve_values.size else -np.inf
-    return inside[(inside >= lowest) | (inside <= 0)]
-
-
-def _is_baseline(
-    table: pd.DataFrame,
-    styles: Styles,
-) -> np.ndarray:
-    return np.array([styles[hue].baseline for hue in table["hue"]], dtype=bool)
+    lowest = others.loc[others["x"].notna(), "value"].min() / MAX_RANGE
+    return inside[~(inside < lowest) | (inside <= 0)]
 
 
 def limits(panel: Panel) -> tuple[float, float]:
@@ -241,10 +231,10 @@ def limits(panel: Panel) -> tuple[float, float]:
     table = panel.table
     spec = panel.spec
     levels = [entry["y"] for entry in spec.references if "y" in entry]
-    values = np.append(_limiting(table, panel.styles), levels)
+    values = np.append(_limiting(table), levels)
     if not values.size:
         return 0.0, 1.0
-    bands = table[~_is_baseline(table, panel.styles)]
+    bands = table[~table["baseline"]]
     top = values.max()
     highest = np.fmax(bands["shown_high"].max(), top)
     if panel.log:
@@ -317,8 +307,5 @@ def share_limits(
 ) -> None:
     """Give panels the same axis of values."""
     limits = np.array([getattr(axes, f"get_{axis}lim")() for axes in all_axes])
-    scales = {getattr(axes, f"get_{axis}scale")() for axes in all_axes}
     for axes in all_axes:
-        if "log" in scales:
-            getattr(axes, f"set_{axis}scale")("log")
         getattr(axes, f"set_{axis}lim")(limits.min(), limits.max())

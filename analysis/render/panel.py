@@ -51,11 +51,6 @@ class Drawing:
     styles: Styles
 
     @property
-    def table(self) -> pd.DataFrame:
-        """The rows of all panels."""
-        return pd.concat([panel.table for panel in self.panels], ignore_index=True)
-
-    @property
     def columns(self) -> int:
         """How many panels are side by side: as many as leave the fewest places empty.
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.texts import plain_number
@@ -132,10 +133,8 @@ def digest(
         for name, value in vars(spec).items()
         if name not in NOT_DRAWN and value != getattr(plain, name)
     }
-    names = {each.frame for each in (spec, *map(spec.part, spec.panels))}
-    functions = [
-        spec.function(name) for name in sorted({*names, spec.transform} - {""})
-    ]
+    names = {spec.frame, spec.transform} - {""}
+    functions = map(spec.function, sorted(names))
     parts = [repr(drawn), code_digest(*functions), style_path(style).read_text()]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -233,7 +232,7 @@ def _draw_maps(
             aspect=30,
         )
         bar.outline.set_visible(False)
-        bar.ax.yaxis.set_major_formatter(FuncFormatter(plain_number))
+        bar.ax.yaxis.set_major_formatter(plain_number)
         bar.ax.minorticks_off()
 
 
@@ -254,7 +253,7 @@ def _format_values(
         axis.set_minor_locator(NullLocator())
     if axis.get_scale() == "linear" or 0 < decades < FEW_DECADES:
         axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(plain_number))
+    axis.set_major_formatter(plain_number)
 
 
 def _label_axes(
@@ -292,7 +291,7 @@ def legend_entries(drawing: Drawing) -> dict[str, dict]:
     spec = drawing.spec
     if spec.kind == "heatmap":
         return {}
-    table = drawing.table
+    table = pd.concat([panel.table for panel in drawing.panels], ignore_index=True)
     is_forest = spec.kind == "forest"
     is_level = table["row" if is_forest else "x"].isna()
     level_hues = is_level.groupby(table["hue"], observed=True).all()

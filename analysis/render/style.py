@@ -69,21 +69,19 @@ def hue_styles(
     dark and light, other values one of `CYCLE`. `spec.styles` changes them; a hue
     without a style there (``null``) is in the table alone.
     """
-    changes = spec.styles
-    if not isinstance(changes, Mapping):
-        changes = spec.function(changes)(table)
-    order = [*spec.order, *spec.curves, *spec.methods, *changes]
+    order = [*spec.order, *spec.curves, *spec.methods, *spec.styles]
     hues = in_order(table["hue"].dropna(), order)
     of_method = spec.hue == "method" or bool(spec.curves)
     methods = MethodStyles(cells)
     # The first method whose rows have a hue; without any the hue names it.
     named = table.reindex(columns=["hue", "method"]).dropna().drop_duplicates("hue")
     method_of = dict(named.to_numpy())
-    colors = iter(shades(len(hues), 0.82))
+    shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.82, len(hues)))
+    colors = map(to_hex, shades)
     cycle = itertools.cycle(CYCLE)
     styles = {}
     for hue in hues:
-        change = changes.get(hue, {})
+        change = spec.styles.get(hue, {})
         if change is None:
             continue
         if of_method:
@@ -133,18 +131,3 @@ def artist(line: Mapping) -> dict:
     if not isinstance(style, str):
         properties["linestyle"] = (0, tuple(style))
     return properties
-
-
-def shades(
-    count: int,
-    highest: float = 1.0,
-) -> list[str]:
-    """Return colors of viridis at equal distances, up to a share of its length.
-
-    Examples
-    --------
-    >>> shades(2)
-    ['#440154', '#fde725']
-    """
-    colors = matplotlib.colormaps["viridis"]
-    return [to_hex(colors(share)) for share in np.linspace(0.0, highest, count)]

@@ -1,7 +1,7 @@
 """Accounting from stored charges alone, as an independent check of the ledger."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
@@ -103,58 +103,3 @@ def min_released_count(charge: Mapping) -> float:
     n_cells = round(charge["count_sensitivity"] ** 2)
     failure = -math.expm1(math.log1p(-charge["delta"]) / n_cells)
     return 1 + charge["count_scale"] * float(stats.norm.isf(failure))
-
-
-def replacement_cost(charges: Sequence[Mapping]) -> tuple[float, float]:
-    """Gaussian cost and delta of stored charges if a record is replaced, not left out.
-
-    Both the old record and the new one change what is released. Two counts change by 1;
-    a sum changes by twice the radius (two sums by less); a threshold may fail for two
-    buckets; costs in the exponential mechanism move up and down, so that its exponents
-    range over twice as much. Passes over the farthest points are charged for a
-    replacement already, and the replacement of a record replaces one of these points.
-
-    Parameters
-    ----------
-    charges : list of dict
-        Lines of `pkm.analysis.tables.charges.read_charges`.
-
-    Returns
-    -------
-    tuple of float
-        mu and delta; NaN where a charge is of a kind that this function does not know,
-        or where there is none.
-    """
-    if not charges:
-        return math.nan, math.nan
-    square = 0.0
-    delta = 0.0
-    for charge in charges:
-        label = charge["label"]
-        failure = charge["delta"]
-        if label == "bucket_counts" and charge["count_sensitivity"] <= 1:
-            failure = 1 - (1 - failure) ** 2
-        if label in ("bucket_counts", "nearest_counts"):
-            square += 2 / charge["count_scale"] ** 2
-        elif label == "bucket_sums":
-            square += (2 * charge["radius"] / charge["sum_scale"]) ** 2
-        elif label == "nearest_sums_and_counts":
-            # Within one part only its sum changes; between two, both sums by a radius
-            # and both counts.
-            sums = (charge["radius"] / charge["sum_scale"]) ** 2
-            square += max(4 * sums, 2 * sums + 2 / charge["count_scale"] ** 2)
-        elif label in ("swaps", "sets"):
-            square += (2 * special.ndtri(special.expit(charge["choice_range"]))) ** 2
-        else:
-            return math.nan, math.nan
-        delta += failure
-    return math.sqrt(square), delta
-
-
-def replacement_epsilon(
-    charges: Sequence[Mapping],
-    delta: float,
-) -> float:
-    """Smallest epsilon of charges at `delta` under replacement; NaN if unknown."""
-    mu, failure = replacement_cost(charges)
-    return gaussian_epsilon(mu, delta - failure) if mu > 0 else math.nan

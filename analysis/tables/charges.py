@@ -1,6 +1,7 @@
 """Charges of stored runs as a table: the only reader of the column that holds them."""
 
-import numpy as np
+from collections.abc import Sequence
+
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,21 +38,24 @@ def read_charges(rows: pd.DataFrame) -> pd.DataFrame:
         label   mu  epsilon  scale
     1  counts  0.5      0.0    2.0
     """
-    column = pa.array(rows["charges"], type=TYPES["charges"])
-    lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    charges = pc.list_flatten(lists)
-    values = {name: pc.struct_field(charges, name).to_pandas() for name in FIELDS}
+    lists = pa.array(rows["charges"], type=TYPES["charges"])
+    if isinstance(lists, pa.ChunkedArray):
+        lists = lists.combine_chunks()
+    charges = flatten(lists, FIELDS)
 
     # A column for every detail, in the order of their first appearance.
-    details = pc.struct_field(charges, "details")
-    charge = pc.list_parent_indices(details).to_numpy()
-    detail = pc.list_flatten(details)
-    detail_names = pc.struct_field(detail, "name").to_pandas()
-    detail_values = pc.struct_field(detail, "value").to_numpy(zero_copy_only=False)
-    for name in detail_names.unique():
-        mask = (detail_names == name).to_numpy()
-        values[name] = np.full(len(charges), np.nan)
-        values[name][charge[mask]] = detail_values[mask]
+    details = pc.struct_field(pc.list_flatten(lists), "details")
+    details = flatten(details, ["name", "value"])
+    wide = details.pivot(columns="name", values="value")
+    names = details["name"].unique()
+    index = rows.index[charges.index]
+    return charges.reset_index(drop=True).join(wide[names]).set_axis(index)
 
-    run = pc.list_parent_indices(lists).to_numpy()
-    return pd.DataFrame(values).set_axis(rows.index[run])
+
+def flatten(
+    lists: pa.Array,
+    fields: Sequence[str],
+) -> pd.DataFrame:
+    """Return the records of an array of lists; the index says in which list one is."""
+    records = pa.Table.from_struct_array(pc.list_flatten(lists)).select(fields)
+    return records.to_pandas().set_axis(pc.list_parent_indices(lists).to_numpy())

@@ -86,7 +86,8 @@ def median_interval(
     >>> [float(end[0]) for end in median_interval(np.arange(1.0, 21.0)[:, None])]
     [10.5, 6.0, 15.0, 20.0]
     """
-    _, _, median, _, counts = column_statistics(values)
+    summary = column_statistics(values)
+    counts = summary["seeds"].to_numpy()
     # What is not finite is sorted to the end.
     ordered = np.sort(np.where(np.isfinite(values), values, np.nan), axis=0)
     # Order statistics at symmetric ranks, by quantiles of the binomial distribution.
@@ -94,7 +95,7 @@ def median_interval(
     rank_low = np.maximum(quantile, 1) - 1
     rank_high = np.maximum(counts - 1 - rank_low, 0)
     low, high = np.take_along_axis(ordered, np.stack([rank_low, rank_high]), axis=0)
-    return median, low, high, counts
+    return summary["median"].to_numpy(), low, high, counts
 
 
 def insufficient_data(cells: pd.DataFrame) -> pd.Series:
@@ -205,20 +206,10 @@ def private(table: pd.DataFrame) -> pd.DataFrame:
     return table[(table["notion"] != "none") & ~table["method"].isin(UNRANKED)]
 
 
-def median_matrix(
-    table: pd.DataFrame,
-    epsilon: float,
-    datasets: Sequence[str],
-) -> pd.DataFrame:
-    """Medians at one epsilon: data sets down, private methods across."""
-    table = private(table)
-    medians = table[table["epsilon"] == epsilon].pivot_table(
-        index="dataset",
-        columns="method",
-        values="median",
-        aggfunc="first",
-    )
-    return medians.reindex(datasets)
+def median_matrix(table: pd.DataFrame) -> pd.DataFrame:
+    """Medians: epsilons and data sets down, private methods across."""
+    lines = private(table).groupby(["epsilon", "dataset", "method"])
+    return lines["median"].first().unstack()
 
 
 def missing_results(
@@ -226,12 +217,8 @@ def missing_results(
     datasets: Sequence[str],
 ) -> dict[str, list[str]]:
     """List for each private method the data sets that lack a result at some epsilon."""
-    counts = private(table).pivot_table(
-        index="dataset",
-        columns="method",
-        values="epsilon",
-        aggfunc="nunique",
-    )
+    lines = private(table).groupby(["dataset", "method"])
+    counts = lines["epsilon"].nunique().unstack()
     is_missing = ~(counts.reindex(datasets) >= table["epsilon"].nunique())
     return {method: list(lacks.index[lacks]) for method, lacks in is_missing.items()}
 
@@ -300,7 +287,7 @@ def rank(
         `friedman_p` and `critical_difference` (Nemenyi's, at `LEVEL`); both NaN below
         three methods or two data sets.
     """
-    medians = median_matrix(table, epsilon, datasets)[methods].to_numpy()
+    medians = median_matrix(table).loc[epsilon].loc[datasets, methods].to_numpy()
     ranks = stats.rankdata(medians, axis=1)
     n_datasets, n_methods = medians.shape
 
@@ -356,9 +343,7 @@ def profile(
     methods = complete_methods(table, datasets)
     if not methods:
         return pd.DataFrame(columns=["method", "factor", "share"])
-    grid = np.sort(table["epsilon"].dropna().unique())
-    medians = pd.concat([median_matrix(table, epsilon, datasets) for epsilon in grid])
-    medians = medians[methods].rename_axis("method", axis=1)
+    medians = median_matrix(table).loc[(slice(None), datasets), methods]
     relative = medians.div(medians.min(axis=1), axis=0)
     shares = pd.DataFrame({factor: (relative <= factor).mean() for factor in factors})
     shares = shares.rename_axis("factor", axis=1).stack().rename("share")

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from pkm.analysis.tables.charges import flatten
 from pkm.analysis.tables.study import SeedMatrix, Study, concatenate, parse_parameters
 from pkm.arrow import TYPES
 from pkm.yaml_files import read_file
@@ -154,8 +154,6 @@ def read_checkpoints(study: Study) -> pd.DataFrame:
     if not len(rows):
         return pd.DataFrame(columns=[*RUN, "seed", "start", *columns])
     lists = pa.array(rows["series"], type=TYPES["checkpoints"])
-    checkpoints = pc.list_flatten(lists)
-    lines = rows[[*RUN, "seed"]].assign(start=rows["loss_ratio"])
-    lines = lines.iloc[pc.list_parent_indices(lists)].reset_index(drop=True)
-    values = {name: pc.struct_field(checkpoints, name).to_numpy() for name in columns}
-    return lines.assign(**values).astype(dict.fromkeys(columns, float))
+    checkpoints = flatten(lists, columns).astype(float)
+    runs = rows[[*RUN, "seed"]].assign(start=rows["loss_ratio"])
+    return checkpoints.join(runs.reset_index(drop=True)).reset_index(drop=True)

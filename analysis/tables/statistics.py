@@ -4,9 +4,7 @@ Seeds are the replicate axis, so a paired comparison is a difference of two colu
 a paired bootstrap is one matrix product.
 """
 
-import warnings
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,56 +36,43 @@ def summarize(matrix: SeedMatrix) -> pd.DataFrame:
     >>> summarize(one)[["mean", "median", "seeds"]].values.tolist()
     [[2.0, 2.0, 3.0]]
     """
-    summary = column_statistics(matrix.values)
+    summary = column_statistics(matrix.values).drop(columns="deviation")
     return matrix.cells.assign(
         metric=matrix.metric,
-        mean=summary.mean,
-        half_width=summary.half_width,
-        median=summary.median,
-        seeds=summary.count,
+        **summary,
         left_out=matrix.left_out,
     )
 
 
-class ColumnStatistics(NamedTuple):
+def column_statistics(values: np.ndarray) -> pd.DataFrame:
     """Statistics of the finite values of each column of a matrix of seeds by cells.
 
-    Attributes
-    ----------
-    mean, half_width, median, deviation : ndarray of shape (n_columns,)
-        The half-width is that of the 95 % Student t interval of the mean, the deviation
-        has n - 1; both are NaN below two values.
-    count : ndarray of shape (n_columns,)
-    """
-
-    mean: np.ndarray
-    half_width: np.ndarray
-    median: np.ndarray
-    deviation: np.ndarray
-    count: np.ndarray
-
-
-def column_statistics(values: np.ndarray) -> ColumnStatistics:
-    """Mean with its interval, median, standard deviation and number of finite values.
+    Returns
+    -------
+    DataFrame
+        `mean`, `half_width` of its 95 % Student t interval, `median`, `seeds` (number
+        of values) and `deviation` (n - 1). Without values all but the number are NaN,
+        and below two so are half-width and deviation.
 
     Examples
     --------
-    >>> summary = column_statistics(np.array([[1.0], [3.0], [np.nan]]))
-    >>> float(summary.mean[0]), float(summary.median[0]), int(summary.count[0])
-    (2.0, 2.0, 2)
+    >>> column_statistics(np.array([[1.0], [3.0], [np.nan]]))
+       mean  half_width  median  seeds  deviation
+    0   2.0   12.706205     2.0      2   1.414214
     """
-    finite = np.isfinite(values)
-    count = finite.sum(axis=0)
-    known = np.where(finite, values, np.nan)
-    with warnings.catch_warnings():
-        # Columns that have too few values.
-        warnings.filterwarnings("ignore", "Mean of empty|All-NaN|Degrees of freedom")
-        mean = np.nanmean(known, axis=0)
-        median = np.nanmedian(known, axis=0)
-        deviation = np.nanstd(known, axis=0, ddof=1)
-    quantile = stats.t.ppf(0.975, np.maximum(count - 1, 1))
-    half_width = quantile * deviation / np.sqrt(np.maximum(count, 1))
-    return ColumnStatistics(mean, half_width, median, deviation, count)
+    known = pd.DataFrame(values).where(np.isfinite(values))
+    seeds = known.count()
+    deviation = known.std()
+    quantile = stats.t.ppf(0.975, np.maximum(seeds - 1, 1))
+    return pd.DataFrame(
+        {
+            "mean": known.mean(),
+            "half_width": quantile * deviation / np.sqrt(np.maximum(seeds, 1)),
+            "median": known.median(),
+            "seeds": seeds,
+            "deviation": deviation,
+        }
+    )
 
 
 def area(matrix: SeedMatrix) -> SeedMatrix:
@@ -106,11 +91,8 @@ def area(matrix: SeedMatrix) -> SeedMatrix:
     """
     grid = matrix.epsilons
     identity = matrix.cells[["sweep", *schema.names("identity")]].astype(str)
-    facts = {
-        "curve": identity.groupby(list(identity), sort=False).ngroup(),
-        "is_constant": matrix.cells["epsilon"].isna(),
-    }
-    matrix = replace(matrix, cells=matrix.cells.assign(**facts)).broadcast()
+    curve = identity.groupby(list(identity), sort=False).ngroup()
+    matrix = replace(matrix, cells=matrix.cells.assign(curve=curve)).broadcast()
 
     # The columns of complete curves, curve by curve.
     cells = matrix.cells.sort_values(["curve", "epsilon"], kind="stable")
@@ -119,15 +101,12 @@ def area(matrix: SeedMatrix) -> SeedMatrix:
     columns = cells.index.to_numpy().reshape(-1, max(grid.size, 1))
 
     firsts = matrix.take(columns[:, 0])
-    # A repeated value is left out once.
-    left_out = matrix.left_out[columns].sum(axis=1)
-    left_out = np.where(firsts.cells["is_constant"], firsts.left_out, left_out)
     return replace(
         firsts,
         metric=f"{matrix.metric}_area",
-        cells=firsts.cells.drop(columns=list(facts)).assign(epsilon=np.nan),
+        cells=firsts.cells.drop(columns="curve").assign(epsilon=np.nan),
         values=np.trapezoid(matrix.values[:, columns], grid, axis=2),
-        left_out=left_out,
+        left_out=matrix.left_out[columns].sum(axis=1),
     )
 
 

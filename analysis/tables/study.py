@@ -26,6 +26,7 @@ DEFAULTS = {
 #: Column of `Study.cells` for the half-width of the domain: a summary has another
 #: `half_width`.
 DOMAIN_HALF_WIDTH = "domain_half_width"
+_PLANTED = r"planted-(?:small-)?\d+-\d+-\d+-(?P<ball>0(?:\.\d+)?)(?:-(?P<small>\d+))?"
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,6 @@ class SeedMatrix:
     ) -> "SeedMatrix":
         """Return the matrix of some columns (mask or positions)."""
         columns = np.asarray(columns)
-        if columns.dtype == bool:
-            columns = np.flatnonzero(columns)
         return replace(
             self,
             cells=self.cells.iloc[columns].reset_index(drop=True),
@@ -209,7 +208,26 @@ def _describe_cells(rows: pd.DataFrame) -> pd.DataFrame:
         for name in sorted(names.difference(cells))
     }
     texts = [json.dumps(entry, sort_keys=True) for entry in parameters]
-    return cells.assign(**columns, params=texts)
+    return parse_planted_names(cells.assign(**columns, params=texts))
+
+
+def parse_planted_names(cells: pd.DataFrame) -> pd.DataFrame:
+    """Add the facts that the names of planted data sets encode.
+
+    Returns
+    -------
+    DataFrame
+        `cells` with `ball` (radius of the planted balls, NaN for other data) and
+        `small` (points of the small one, NaN if none).
+
+    Examples
+    --------
+    >>> names = ["planted-small-100-2-3-0.05-7", "s1"]
+    >>> parse_planted_names(pd.DataFrame({"dataset": names})).values.tolist()
+    [['planted-small-100-2-3-0.05-7', 0.05, 7.0], ['s1', nan, nan]]
+    """
+    facts = cells["dataset"].astype(str).str.extract(_PLANTED)
+    return cells.assign(**facts.astype(float))
 
 
 def _plain(value: object) -> object:

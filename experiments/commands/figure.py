@@ -22,14 +22,13 @@ import pandas as pd
 import yaml
 from matplotlib.figure import Figure
 
-from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.figures.figure import FigureSpec, find_figure, read_figures
 from pkm.analysis.render import plot
 from pkm.analysis.render.draw import draw
 from pkm.analysis.render.panel import MIN_WIDTH
 from pkm.analysis.tables.study import Study
 from pkm.experiments.applications.composition import load_config
-from pkm.experiments.config.groups import ALL_PAPERS
+from pkm.experiments.config.groups import ALL_PAPERS, choices
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_main
 from pkm.experiments.plan.plan import make_plan
@@ -122,7 +121,7 @@ def run(words: Sequence[str], options: dict[str, str]) -> None:
         atomic_write(out, picture)
         print(out)
         return
-    papers = papers_with_claims() if name == ALL_PAPERS else [name]
+    papers = choices("paper") if name == ALL_PAPERS else [name]
     out.mkdir(parents=True, exist_ok=True)
     for paper in papers:
         rows = read_rows(options | {"paper": paper})

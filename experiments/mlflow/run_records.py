@@ -150,9 +150,11 @@ def list_values(name: str, matrix: SeedMatrix) -> pd.DataFrame:
 
     The columns are cell, metric, value and step. Equal values have no interval.
     """
-    mean, half_width, *_ = column_statistics(matrix.values)
+    statistics = column_statistics(matrix.values)
+    mean = statistics["mean"]
+    half_width = statistics["half_width"]
     # Deviations of equal values are above zero where their mean is rounded.
-    half_width[half_width <= 1e-12 * np.abs(mean)] = np.nan
+    half_width = half_width.where(half_width > 1e-12 * np.abs(mean))
     columns = {
         "cell": matrix.cells["cell"],
         "step": np.rint(1000 * matrix.cells["epsilon"].fillna(0)).astype(int),
@@ -217,13 +219,12 @@ def find_sweeps(check: object) -> set[str]:
 
     Examples
     --------
-    >>> sorted(find_sweeps({"parts": [{"sweep": "a"}, {"sweeps": ["b", "c"]}]}))
+    >>> sorted(find_sweeps({"parts": [{"sweep": "a"}, {"sweep": ["b", "c"]}]}))
     ['a', 'b', 'c']
     """
     if isinstance(check, list | tuple):
         return set().union(*map(find_sweeps, check))
     if not isinstance(check, Mapping):
         return set()
-    named = [value for key, value in check.items() if key in ("sweep", "sweeps")]
-    sweeps = {*np.hstack(named).tolist()} if named else set()
-    return sweeps.union(*map(find_sweeps, check.values()))
+    sweeps = np.atleast_1d(check.get("sweep", ())).tolist()
+    return set(sweeps).union(*map(find_sweeps, check.values()))

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pyarrow.parquet as pq
 
-from pkm.analysis.claims.claim import papers_with_claims, read_claims
+from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.tables.study import Study
 from pkm.arrow import to_table
 from pkm.experiments.cell.cell import to_canonical_json
+from pkm.experiments.config.groups import choices
 from pkm.experiments.console.console import format_duration, show
 from pkm.experiments.mlflow.run_records import (
     CELL,
@@ -125,7 +126,7 @@ def sync(
     """
     keys = "".join(cell.key for cell in plan.cells)
     profile = profile or sha256(keys.encode())[:8]
-    if plan.paper not in papers_with_claims():
+    if plan.paper not in choices("paper"):
         report = None
     kinds = (CURVE, CELL) if cells else (CURVE,)
     finished = [

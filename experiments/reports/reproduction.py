@@ -211,10 +211,13 @@ def reproduce_papers(
     papers = [request.plan.paper for request in requests]
     is_reported = config.verb in (None, "report")
     if is_reported:
-        from pkm.analysis.pages.report import check_figures_and_claims
+        from pkm.analysis.claims.claim import read_claims
+        from pkm.analysis.figures.figure import read_figures
 
+        # What is not well written is refused before anything runs.
         for paper in papers:
-            check_figures_and_claims(paper)
+            read_figures(paper)
+            read_claims(paper)
     failed = []
     published: list[Future] = []
     # The report of a paper is made while the cells of the next one run, by a process

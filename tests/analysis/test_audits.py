@@ -102,7 +102,8 @@ def test_what_the_audit_writes_is_what_the_report_reads(tmp_path):
     path = records.write([records.make_record(written, method)], tmp_path / "results")
     (found,) = audits.read(path).values()
     assert (found.target, found.variant) == ("pkm.methods.SuLloyd", "sound")
-    for name in ("method", "adjacency", "flaws", "verdicts", "query_verdicts", "n_pairs", "n_runs"):
+    assert found.flaws == list(written.flaws)
+    for name in ("method", "adjacency", "verdicts", "query_verdicts", "n_pairs", "n_runs"):
         assert getattr(found, name) == getattr(written, name), name
     assert found.tightness == pytest.approx(written.tightness)
     assert found.lower_bound is None and found.epsilon is None

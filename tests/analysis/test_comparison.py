@@ -156,7 +156,7 @@ def test_median_interval_ignores_non_finite_values():
 
 def test_median_matrix_of_private_methods_with_k_centers(table):
     assert set(private(table)["method"]) == set(FACTORS) - {"dpm"}
-    medians = median_matrix(table, 1.0, ["a", "wide"])
+    medians = median_matrix(table).loc[1.0]
     expected = {name: FACTORS[name] for name in medians.columns}
     assert medians.loc["a"].to_dict() == pytest.approx(expected)
     assert np.isnan(medians.loc["wide", "eugkm"])

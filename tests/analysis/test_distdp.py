@@ -4,7 +4,6 @@ figures.
 
 import math
 import re
-from dataclasses import replace
 from functools import partial
 
 import charts
@@ -39,11 +38,9 @@ from pkm.analysis.claims.findings import (
     MissingRows,
 )
 from pkm.analysis.figures.figure import read_figures
-from pkm.analysis.papers.distdp import find_strategy
+from pkm.analysis.papers.distdp import find_strategies
 from pkm.analysis.tables.accounting import composed_delta, gaussian_delta
-from pkm.analysis.tables.planted import parse_planted_names, relative_means
-from pkm.analysis.tables.statistics import resampled_means
-from pkm.analysis.tables.study import REQUIRED
+from pkm.analysis.tables.study import REQUIRED, parse_planted_names
 from pkm.methods.distance.dist_dp import DistDP
 from pkm.privacy import SCALE
 from pkm.privacy.queries.moved_records import soft_sensitivity
@@ -108,15 +105,6 @@ def test_cost_excess_and_ratio(study):
     assert cost == pytest.approx(mean * n)
     assert excess == pytest.approx([16, 64, 256, 1024], rel=0.02)
     assert ratio == pytest.approx(mean / optimum)
-
-
-def test_excess_of_a_figure_is_the_cost_where_points_coincide(study):
-    panel = study.matrix("planted_radius", "nicv")
-    panel = replace(panel, cells=parse_planted_names(panel.cells))
-    means, _ = relative_means(panel, "excess")
-    known = np.isfinite(means[0])
-    assert known.all()
-    assert (means == resampled_means(panel)).all()
 
 
 def test_ambiguous_selectors_are_refused(study):
@@ -352,15 +340,6 @@ def test_other_interpretations_are_reported(findings):
     assert finding.summary.endswith("Sound variants: not contradicted as well.")
 
 
-def test_single_interpretation_needs_no_list(study):
-    check = reports.check_of("distdp", "order-dist-below-dp")
-    single_check = check | {"variants": check["variants"][1]}
-    single = reports.evaluate_check("distdp", single_check, all_rows())
-    both = reports.evaluate_check("distdp", check, all_rows())
-    added = " With the printed radius: not contradicted as well."
-    assert both.summary == single.summary.replace(" Sound", f"{added} Sound")
-
-
 def test_lower_bound_in_units_of_rho(findings):
     finding = findings["lower-bound-k-rho2"]
     evidence = finding.evidence
@@ -575,7 +554,8 @@ def test_strategies_follow_from_charges(d, rho, epsilon, strategy, any_move):
     pairs = np.random.default_rng(0).integers(-SCALE, SCALE, (20_000, 2))
     points = np.tile(pairs, d // 2)
     charges = DistDP(4, rho=rho, epsilon=epsilon).fit_batch(points, [0]).ledger.charges
-    result = find_strategy([charge.to_dict() for charge in charges], d)
+    lines = pd.DataFrame([charge.to_dict() for charge in charges]).assign(d=d)
+    (result,) = find_strategies(lines.set_axis([0] * len(lines))).itertuples(index=False)
     charged_strategy, ratio, protects_any_move = result
     assert charged_strategy == strategy
     assert protects_any_move == any_move

@@ -10,14 +10,13 @@ from fabricated.studies import ROWS, paper_of
 from small_cells import BASE
 
 from pkm.analysis.claims import verdicts
-from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.claims.exact import WITHOUT
 from pkm.analysis.claims.findings import HOLDS, NOT_REPRODUCED, NOT_RUN, UNJUDGED
 from pkm.analysis.tables.study import Study
 from pkm.experiments.applications.composition import load_config
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.config.groups import read_entry
+from pkm.experiments.config.groups import choices, read_entry
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
 
@@ -58,7 +57,7 @@ def empty_columns(finding):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("paper", papers_with_claims())
+@pytest.mark.parametrize("paper", choices("paper"))
 def test_executed_rows_have_the_columns_of_fabricated_ones(paper, tmp_path, cache):
     config = load_config([f"paper={paper}", "profile=smoke", "tracking=none"])
     plan = make_plan(config.paper, config.profile)

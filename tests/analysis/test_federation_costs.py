@@ -1,5 +1,6 @@
 """FastLloyd's protocol in the report, on synthetic rows: costs, Table 3, claims, figures."""
 
+import math
 from functools import partial
 
 import charts
@@ -18,7 +19,6 @@ from pkm.analysis.claims.federation_costs import (
     EQUAL,
     FASTER,
     NO_DIFFERENCE,
-    PARTS,
     SLOWER,
     compare_costs,
     costs,
@@ -34,7 +34,6 @@ from pkm.analysis.claims.findings import (
 from pkm.analysis.claims.reported import FEW_SEEDS
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.figures.texts import interval_text
-from pkm.analysis.papers.fastlloyd import fit_quoted_costs
 from pkm.analysis.tables.study import DEFAULTS, Study
 from pkm.experiments.cell.cell import STYLE
 
@@ -93,7 +92,9 @@ def test_costs_are_means_over_runs():
     assert cost["iteration_ms_half_width"] == pytest.approx(half_width, rel=1e-3)
     assert cost["seeds"] == 12
     # The parts add up to the whole.
-    assert np.allclose(table[list(PARTS)].sum(axis=1), table["iteration_ms"])
+    assert np.allclose(
+        table[list(SPECS["protocol_parts"].stacked)].sum(axis=1), table["iteration_ms"]
+    )
 
 
 def test_rows_without_protocol_columns_are_central():
@@ -217,19 +218,25 @@ def test_table3_marks_quoted_and_missing_values():
 
 def test_model_of_the_quoted_protocol_is_near_the_quoted_bytes():
     """Bytes are those of N (k - 1) comparisons, also where nothing is quoted; times less so."""
-    factor, ratios = fit_quoted_costs("cited_bytes")
-    assert 24_000 < factor < 25_000
-    assert all(0.96 < ratio < 1.06 for ratio in ratios)
-    _, ratios = fit_quoted_costs("cited_ms")
-    assert all(0.6 < ratio < 2 for ratio in ratios)
-
+    cells = REPORTED["cells"]
+    comparisons = np.array([cell["n"] * (cell["k"] - 1) for cell in cells])
     result = figure("table3")
-    rows = result.formatted.set_index("data set")
-    s1 = rows.loc["S1"]
-    assert s1["MohLloyd bytes (quoted)"] == "–"
-    assert float(s1["MohLloyd bytes (model)"]) == pytest.approx(factor * 5000 * 14, rel=0.01)
-    assert rows["MohLloyd rounds (model)"].tolist() == [*"11331133", "2", "4"]
     assert "Model: this project's" in result.caption
+    for unit in ("ms", "bytes"):
+        quoted = np.array([float(cell.get(f"cited_{unit}", np.nan)) for cell in cells])
+        # The geometric mean of the quoted costs of a comparison.
+        factor = np.exp(np.nanmean(np.log(quoted / comparisons)))
+        model = [float(cell[f"model_{unit}"]) for cell in cells]
+        np.testing.assert_allclose(model, factor * comparisons, rtol=0.005)
+        ratios = quoted / comparisons / factor
+        span = f"{np.nanmin(ratios):.2f} to {np.nanmax(ratios):.2f}"
+        three_digits = f"{float(f'{factor:.3g}'):,g}"
+        assert f"{three_digits} {unit} (quoted: {span} times that)" in result.caption
+    rounds = [int(cell["model_rounds"]) for cell in cells]
+    assert rounds == [math.ceil(math.log2(cell["k"])) for cell in cells]
+    rows = result.formatted.set_index("data set")
+    assert rows.loc["S1", "MohLloyd bytes (quoted)"] == "–"
+    assert rows.loc["S1", "MohLloyd bytes (model)"] == "1.72e9"
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,16 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from pkm import analysis, catalogue
-from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.figures import figure
-from pkm.analysis.figures.figure import FigureSpec, checked, find_figure, read_figures
+from pkm.analysis.figures.figure import FigureSpec, find_figure, read_figures
 from pkm.analysis.figures.frames import make_figure_data
 from pkm.analysis.pages.audit_figure import read_spec
+from pkm.analysis.paper_files import make_entry
 from pkm.analysis.render import plot
 from pkm.analysis.render.draw import render
 from pkm.analysis.tables.study import Study
 from pkm.catalogue import CONF
+from pkm.experiments.config.groups import choices
 
 #: Figures of the papers whose panels are all listed.
 LISTED = [
@@ -39,7 +40,7 @@ INTERVALS = {
 }
 
 
-@pytest.mark.parametrize("paper", papers_with_claims())
+@pytest.mark.parametrize("paper", choices("paper"))
 def test_captions_name_the_intervals(paper):
     for spec in read_figures(paper):
         caption = " ".join(spec.caption)
@@ -57,7 +58,8 @@ def test_figures_without_rows_report_gaps(paper, name):
 
 def spec_of(**keys):
     """Specification of a figure of NICV over epsilon, with changes."""
-    return FigureSpec("fastlloyd", "a", **checked("a", {"title": "A", "sweep": "real"} | keys))
+    entry = {"paper": "fastlloyd", "name": "a", "title": "A", "sweep": "real"} | keys
+    return make_entry(FigureSpec, entry, "a")
 
 
 def drawn(spec, rows=None):
@@ -71,7 +73,7 @@ def drawn(spec, rows=None):
     [
         ({"swep": "real"}, "'swep' is unknown; did you mean 'sweep'?"),
         ({"share_y": "yes"}, "share_y='yes' must be of type bool"),
-        ({"kind": "pie"}, "kind='pie' must be one of"),
+        ({"kind": "pie"}, "kind: 'pie' is unknown; known are"),
         ({"panels": ["iris"]}, "panels=.* must be of type Mapping"),
         ({"panels": {"iris": {"titel": "Iris"}}}, "did you mean 'title'"),
         ({"frame": "missing"}, "no function 'missing' in pkm.analysis.papers.fastlloyd"),
@@ -86,8 +88,8 @@ def test_wrong_keys_are_refused(keys, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("figures: {a: {kind: line}}", "kind='line' must be one of"),
-        ("figures: {a: {titel: A}}", "figure a: key: 'titel' is unknown"),
+        ("figures: {a: {kind: line}}", "kind: 'line' is unknown; did you mean 'lines'"),
+        ("figures: {a: {titel: A}}", "figure a: 'titel' is unknown"),
         ("figures: [a]", r"figures=\['a'\] must be a Mapping"),
         ("figures: {a: {title: A}}\nfigure: 1", "did you mean 'figures'"),
         ("figures: {a", "figures.yaml"),
@@ -138,8 +140,7 @@ def test_table_has_means_and_intervals():
 def test_ratio_to_the_optimum_is_paired_over_seeds():
     spec = spec_of(
         methods="fastlloyd_published",
-        value="ratio",
-        interval="bootstrap95",
+        compare={"relative_to": "kmeans", "over": {"dataset": "any", "epsilon": "any"}},
     )
     table = make_figure_data(study_of("fastlloyd"), spec).table
     rows = small_rows().query("sweep == 'real' and dataset == 'wine'")

@@ -7,6 +7,7 @@ from functools import partial
 
 import charts
 import numpy as np
+import pandas as pd
 import pytest
 import reports
 from fabricated.kaplan_stemmer import (
@@ -19,6 +20,7 @@ from fabricated.kaplan_stemmer import (
 from fabricated.studies import study_of
 
 from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.exact import replacement_costs
 from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import (
     HOLDS,
@@ -29,7 +31,7 @@ from pkm.analysis.claims.findings import (
     NOT_RUN,
 )
 from pkm.analysis.figures.figure import read_figures
-from pkm.analysis.tables.accounting import gaussian_epsilon, replacement_cost, replacement_epsilon
+from pkm.analysis.tables.accounting import gaussian_epsilon
 from pkm.analysis.tables.study import REQUIRED
 from pkm.arrow import make_nested
 from pkm.privacy import gaussian_mu, gdp_epsilon
@@ -392,6 +394,9 @@ def test_unassigned_bound_of_each_pass(findings):
 # --- neighbors by replacement ---------------------------------------------------------------------
 
 
+REPLACED = reports.check_of("kaplan-stemmer", "privacy-central")["replaced"]
+
+
 def test_gaussian_epsilon_equals_the_ledger():
     for mu in (0.01, 0.3, 2.0, 9.0):
         for delta in (1e-12, 1e-6, 0.1):
@@ -447,18 +452,17 @@ def test_gaussian_epsilon_equals_the_ledger():
 )
 def test_replacement_cost_follows_from_sensitivity(charge, mu, delta):
     charge = {"delta": 0.0} | charge
-    cost = replacement_cost([charge])
-    assert cost == pytest.approx((mu, delta), rel=1e-9)
-    double_cost = replacement_cost([charge, charge])
-    assert double_cost == pytest.approx((mu * math.sqrt(2), 2 * delta), rel=1e-9)
+    # One run has the charge once, the next twice.
+    costs = replacement_costs(pd.DataFrame([charge] * 3, index=[0, 1, 1]), REPLACED)
+    assert costs.loc[0].tolist() == pytest.approx([mu**2, delta], rel=1e-9)
+    assert costs.loc[1].tolist() == pytest.approx([2 * mu**2, 2 * delta], rel=1e-9)
 
 
-def test_unknown_charges_have_no_replacement_epsilon():
-    charges = charges_of("kaplan_stemmer", 1.0)
-    unknown = {"label": "histogram", "delta": 0.0}
-    assert math.isfinite(replacement_epsilon(charges, 1e-6))
-    assert math.isnan(replacement_epsilon([*charges, unknown], 1e-6))
-    assert math.isnan(replacement_epsilon([], 1e-6))
+def test_unknown_charges_have_no_replacement_cost():
+    charges = pd.DataFrame(charges_of("kaplan_stemmer", 1.0))
+    unknown = pd.DataFrame({"label": ["histogram"], "delta": [0.0]})
+    charged = pd.concat([charges, charges, unknown]).set_axis([0] * 4 + [1] * 5)
+    assert replacement_costs(charged, REPLACED)["square"].isna().tolist() == [False, True]
 
 
 def test_privacy_claim_reports_both_adjacencies(findings):
@@ -545,30 +549,27 @@ def test_claims_without_rows_report_the_reason():
 
 def test_table1_has_bounds_and_measured_slopes(study):
     result = figure("table1")
-    table = result.table.set_index("method")
-    formatted = result.formatted.set_index("method")
-    assert len(table) == len(formatted) == 6
+    table = result.formatted.set_index("method")
+    assert len(table) == len(result.table) == 6
     assert not result.missing
+    # The slope of a bound, then the measured one with its interval.
     this_work = table.loc["This work"]
-    assert this_work["additive over n: measured"].startswith("0.13 [")
-    assert this_work["additive over k: measured"].startswith("1.20 [")
-    assert this_work["additive over d: measured"].startswith("0.40 [")
-    assert this_work["factor over k: bound"] == "0.00"
+    assert " / 0.13 [" in this_work["additive over n"]
+    assert " / 1.20 [" in this_work["additive over k"]
+    assert " / 0.40 [" in this_work["additive over d"]
+    assert this_work["factor over k"].startswith("0.00 / ")
     # By hand: slopes of d + k^2 in k from 2 to 16 and in d from 2 to 64, at 8 of the other.
     balcan = table.loc["Balcan et al. (2017)"]
     slope_k = math.log((8 + 16**2) / (8 + 2**2)) / math.log(16 / 2)
     slope_d = math.log((64 + 8**2) / (2 + 8**2)) / math.log(64 / 2)
-    assert balcan["additive over k: bound"] == f"{slope_k:.2f}"
-    assert balcan["additive over d: bound"] == f"{slope_d:.2f}"
-    assert balcan["factor over n: measured"].startswith(("-0.0", "0.0"))
+    assert balcan["additive over k"].startswith(f"{slope_k:.2f} / ")
+    assert balcan["additive over d"].startswith(f"{slope_d:.2f} / ")
+    assert balcan["factor over n"].split(" / ")[1].startswith(("-0.0", "0.0"))
+    # Nothing is measured of what is not implemented.
     nissim = table.loc["Nissim and Stemmer (2018)"]
-    assert nissim["additive over k: bound"] == "1.51"
-    assert nissim["additive over d: bound"] == "0.51"
-    assert nissim["factor over k: bound"] == "1.00"
-    assert nissim["factor over k: measured"] == "–"
-    assert formatted.loc["Nissim and Stemmer (2018)", "additive over d"] == "0.51"
-    assert formatted.loc["This work", "additive over d"].startswith("0.")
-    assert " / 0.40 [" in formatted.loc["This work", "additive over d"]
+    assert nissim["additive over k"] == "1.51"
+    assert nissim["additive over d"] == "0.51"
+    assert nissim["factor over k"] == "1.00"
 
 
 def test_planted_figure_has_all_methods_and_exponents(study):

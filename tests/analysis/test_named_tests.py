@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pkm.analysis.claims.claim import Claim, papers_with_claims, read_claims
+from pkm.analysis.claims.claim import Claim, read_claims
+from pkm.experiments.config.groups import choices
 
 ROOT = Path(__file__).parents[2]
 #: Papers all of whose claims are judged by stored rows.
@@ -34,7 +35,7 @@ def named_tests(text):
             yield module, word
 
 
-@pytest.mark.parametrize("paper", papers_with_claims())
+@pytest.mark.parametrize("paper", choices("paper"))
 def test_claims_name_tests_that_exist(paper):
     named = set(named_tests("\n".join(nested_texts(read_claims(paper)))))
     assert bool(named) == (paper not in WITHOUT_TESTS)

@@ -12,18 +12,18 @@ from pkm.analysis.claims.findings import CHECK_TYPES, Context, MissingRows
 from pkm.analysis.tables.study import Study
 
 REPORTED = read_claims("pe-means")["reported"]["areas"]
+EXACT = read_claims("pe-means")["sets"]["exact"]
 STORED = list(fabricated.PRINTED)
 
 
 def context():
-    paper = read_claims("pe-means")
-    return Context(sets=paper["sets"], reported=paper["reported"])
+    return Context(reported=read_claims("pe-means")["reported"])
 
 
 def finding(study, **changes):
-    check = {"numbers": "areas", "sweeps": ["published"], "method": "pe_means_published"}
-    check |= {"over": STORED} | changes
-    return CHECK_TYPES["reported_values"].measure(study, check, context())
+    check = {"numbers": "areas", "sweep": ["published"], "method": "pe_means_published"}
+    check |= {"dataset": STORED} | changes
+    return CHECK_TYPES["reported_values"](study, check, context())
 
 
 def test_every_printed_row_is_there():
@@ -31,13 +31,12 @@ def test_every_printed_row_is_there():
     cells = REPORTED["cells"]
     assert len({cell["dataset"] for cell in cells}) == 34
     assert sum("pe_means_published_projected" in cell for cell in cells) == 15
-    exact = read_claims("pe-means")["sets"]["exact"]
-    assert len(exact) == 21
-    assert set(exact) < {cell["dataset"] for cell in cells}
+    assert len(EXACT) == 21
+    assert set(EXACT) < {cell["dataset"] for cell in cells}
 
 
 def test_margins_are_three_standard_errors_and_half_a_digit():
-    table = reported.compare_reported(study_of("pe-means"), REPORTED | {"sweeps": ["published"]})
+    table = reported.compare_reported(study_of("pe-means"), REPORTED | {"sweep": ["published"]})
     mask = (table["dataset"] == "iris") & (table["method"] == "pe_means_published")
     (line,) = table[mask].to_dict("records")
     deviation = 0.2894 * 1e-3 * np.linspace(-1, 1, fabricated.SEEDS).std(ddof=1)
@@ -54,27 +53,27 @@ def test_printed_areas_are_met_or_not():
     assert (met.verdict, met.comparisons, met.missing) == ("holds", 3, "")
     worse = Study(fabricated.all_rows(1.2))
     assert finding(worse).verdict == "not reproduced"
-    assert finding(worse, over="exact").verdict == "not reproduced"
+    assert finding(worse, dataset=EXACT).verdict == "not reproduced"
     near = Study(fabricated.all_rows(1.05))
     assert finding(near).verdict == "inconclusive"
     assert finding(near, margin=0.04).verdict == "not reproduced"
-    assert finding(study_of("pe-means"), over="exact").verdict == "not contradicted"
+    assert finding(study_of("pe-means"), dataset=EXACT).verdict == "not contradicted"
 
 
 def measured(claim, **changes):
     (check,) = (each.check for each in read_claims("pe-means")["claims"] if each.id == claim)
     check = check | {"over": {"dataset": STORED}} | changes
-    return CHECK_TYPES[check["type"]].measure(study_of("pe-means"), check, context())
+    return CHECK_TYPES[check["type"]](study_of("pe-means"), check, context())
 
 
 def test_ratios_are_to_the_smallest_printed_areas():
     of_sets = measured("pe-means/synopsis-on-every-set")
-    found = dict(zip(of_sets.cases["dataset"], of_sets.values[0], strict=True))
-    assert found == pytest.approx(fabricated.OURS, rel=1e-9)
+    found = of_sets.evidence.set_index("dataset")["measured_over_reported"]
+    assert found.to_dict() == pytest.approx(fabricated.OURS, rel=1e-9)
     together = measured("pe-means/synopsis")
-    assert together.values[0].tolist() == pytest.approx([0.8], rel=1e-9)
+    assert together.summary.startswith("Geometric mean of measured over printed areas 0.8 [")
     assert together.missing == ""
-    some = measured("pe-means/synopsis", over={"dataset": "exact"})
+    some = measured("pe-means/synopsis", over={"dataset": EXACT})
     assert some.missing.startswith("no stored rows of birch2")
     with pytest.raises(MissingRows, match="no stored rows of sweep synopsis"):
         measured("pe-means/synopsis", left=["em_mc"])

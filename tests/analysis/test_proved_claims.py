@@ -10,7 +10,7 @@ import yaml
 from scipy import optimize, special, stats
 
 from pkm.analysis.claims import exact
-from pkm.analysis.claims.claim import papers_with_claims, read_claims
+from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import HOLDS, REFUTED
 from pkm.analysis.papers.kaplan_stemmer import ROWS
@@ -18,6 +18,7 @@ from pkm.catalogue import CONF
 from pkm.compute import Points
 from pkm.datasets import Dataset, load, scale
 from pkm.datasets.registry import find
+from pkm.experiments.config.groups import choices
 from pkm.experiments.plan.entries import expand_datasets
 from pkm.federation.sparse import N_CHECK_SUMS, SparseCode
 from pkm.methods import DPLloyd
@@ -35,7 +36,7 @@ from pkm.metrics.matching import nearest_distances
 from pkm.privacy import SCALE, SplitScore
 from pkm.privacy.grid import snap
 
-ALL_CLAIMS = [claim for paper in papers_with_claims() for claim in read_claims(paper)["claims"]]
+ALL_CLAIMS = [claim for paper in choices("paper") for claim in read_claims(paper)["claims"]]
 PROVED = {claim.id: claim.check for claim in ALL_CLAIMS if claim.check["type"] == "proved_by"}
 
 

@@ -28,7 +28,7 @@ def test_charts_have_the_values_of_the_drawn_hues(study, name):
     chart = json.loads(json.dumps(vega.chart(result.drawing), allow_nan=False))
     assert len(chart["concat"]) == len(result.drawing.panels)
     values = np.sort([record["value"] for record in records_of(chart)])
-    expected = np.sort(result.drawing.table["value"])
+    expected = np.sort(np.concatenate([p.table["value"] for p in result.drawing.panels]))
     np.testing.assert_allclose(values, expected, rtol=1e-5)
 
 

@@ -29,6 +29,7 @@ from pkm.analysis.claims.findings import (
     NOT_RUN,
     REFUTED,
 )
+from pkm.analysis.paper_files import KnownNames
 from pkm.analysis.tables.accounting import gaussian_delta, noise_multiplier
 from pkm.analysis.tables.inference import estimate, holm
 from pkm.analysis.tables.study import Study, matches
@@ -87,7 +88,7 @@ def study_with_exception(exception, shift, **options):
 
 
 def evaluate_check(check, study, missing=NO_GAPS):
-    return verdicts.evaluate_check(study, check, verdicts.Context({}, missing))
+    return verdicts.evaluate_check(study, check, verdicts.Context(missing))
 
 
 def test_holm_equals_its_definition():
@@ -287,7 +288,7 @@ def test_relative_averages_default_to_ratios_of_means(kind):
 
 def test_second_interpretation_is_detailed_if_it_differs():
     check = ABLATION | {"type": "bound", "at_most": 1.0}
-    check["variants"] = {"text": "By the other average", "average": "mean_of_ratios"}
+    check["variants"] = [{"text": "By the other average", "average": "mean_of_ratios"}]
     finding = evaluate_check(check, ablation_study(DISAGREEING))
     assert finding.verdict == HOLDS
     assert "By the other average: not reproduced instead. Ratio 1.43" in finding.summary
@@ -297,8 +298,10 @@ def test_second_interpretation_is_detailed_if_it_differs():
 
 def test_missing_values_of_the_best_are_reported():
     check = reports.check_of("fastlloyd", "iterations-range-useful")
-    sets = read_claims("fastlloyd")["sets"] | {"real10": ["iris", "s1", "wine"]}
-    context = verdicts.Context(sets, NO_GAPS)
+    three_sets = {"dataset": ["iris", "s1", "wine"]}
+    parts = [part | {"over": part["over"] | three_sets} for part in check["parts"]]
+    check = check | {"parts": parts}
+    context = verdicts.Context()
     rows = small_rows()
     finding = verdicts.evaluate_check(Study(rows), check, context)
     assert "absent: n_iterations 4, 6" in finding.missing
@@ -504,7 +507,7 @@ def test_existence_on_a_part_of_the_data():
 
 
 def test_deterministic_claims_on_a_part_of_the_data():
-    check = {"type": "rows", "metrics": ["nicv"], "sweeps": ["real"], "rule": "nicv > 0"}
+    check = {"type": "rows", "metric": ["nicv"], "sweep": ["real"], "rule": "nicv > 0"}
     study = shifted_study(0.0)
     missing = reports.missing_cell("real", "fastlloyd_published", "wine", 0.1, "no file")
     assert evaluate_check(check, study).verdict == HOLDS
@@ -714,7 +717,7 @@ def test_documented_claim_and_types():
     section = text[text.index("### A claim") : text.index("### Federated runs and removals")]
     example = section[section.index("```yaml") : section.index("```\n\n|")]
     (entry,) = yaml.safe_load(example.removeprefix("```yaml"))
-    claim = make_claim(entry, "docs/extending.md")
+    claim = make_claim(entry, "docs/extending.md", KnownNames("fastlloyd"))
     assert claim in read_claims("fastlloyd")["claims"]
     assert set(exact.__dict__) & set(CHECK_TYPES) <= set(re.findall(r"`(\w+)`", section))
 
@@ -729,10 +732,10 @@ def test_unknown_papers_and_checks_are_refused():
     ):
         check_keys({"type": "all_of", "parts": [{"type": "bound", "at_mots": 1}]}, "claim")
     with pytest.raises(ValueError, match="'lefd' is unknown"):
-        check_keys(FIGURE2 | {"variants": {"text": "Else", "lefd": ["lloyd_published"]}}, "claim")
+        check_keys(FIGURE2 | {"variants": [{"text": "Else", "lefd": ["lloyd_published"]}]}, "claim")
     entry = {"id": "paper/name", "check": FIGURE2, "statment": "None."}
     with pytest.raises(ValueError, match="'statment' is unknown; did you mean 'statement'"):
-        make_claim(entry, "claims.yaml")
+        make_claim(entry, "claims.yaml", KnownNames("fastlloyd"))
     with pytest.raises(ValueError, match="needs one of the bounds"):
         evaluate_check(FIGURE2 | {"type": "bound"}, shifted_study(0.0))
 

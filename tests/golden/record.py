@@ -15,7 +15,6 @@ import numpy as np
 from fabricated.studies import ROWS, paper_of
 from reports import figure_of, verdicts_of
 
-from pkm.analysis.claims.claim import papers_with_claims
 from pkm.analysis.figures.figure import read_figures
 from pkm.datasets import load, scale
 from pkm.experiments.cell.cell import STYLE, Cell
@@ -254,7 +253,7 @@ def claim_records(studies: Iterable[str] = ROWS) -> dict:
     return {
         f"{study}: {verdict.claim.id}": str(verdict.finding.verdict)
         for study in studies
-        if paper_of(study) in papers_with_claims()
+        if paper_of(study) in choices("paper")
         for verdict in verdicts_of(study)
     }
 

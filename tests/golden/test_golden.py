@@ -4,7 +4,7 @@ import pytest
 import record
 from fabricated.studies import ROWS, paper_of
 
-from pkm.analysis.claims.claim import papers_with_claims
+from pkm.experiments.config.groups import choices
 
 pytestmark = [
     pytest.mark.integration,
@@ -47,5 +47,5 @@ def test_golden_records_of_studies(name, separator, study):
 @pytest.mark.parametrize(("name", "separator"), SEPARATORS.items())
 def test_golden_records_are_of_all_studies(name, separator):
     studies = {key.rpartition(separator)[0] for key in record.stored(name)}
-    papers = set(papers_with_claims() if name == "claims" else map(paper_of, ROWS))
+    papers = set(choices("paper") if name == "claims" else map(paper_of, ROWS))
     assert studies == {study for study in ROWS if paper_of(study) in papers}
