@@ -80,7 +80,8 @@ def test_nothing_but_the_answers_tells_n(method):
 
 @pytest.mark.parametrize("method", [SuLloyd, FastLloyd])
 def test_residuals_of_n_follow_the_declared_law(method):
-    found = audit(hidden(method, 3), ["residuals"])
+    # At epsilon 1 one released n in 6,000 is below k, and its fit is refused.
+    found = audit(hidden(method, 3, epsilon=4.0), ["residuals"])
     assert found.verdicts == {"residuals": "consistent"}
     assert any(test.label.startswith("record_count") for test in found.tests)
 
