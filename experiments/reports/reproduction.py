@@ -16,6 +16,7 @@ from rich.text import Text
 
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.findings import VERDICTS
+from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.pages import audits
 from pkm.audit.records import FILE
 from pkm.experiments.backends.backends import check_backend, run_cells, select_cheapest
@@ -211,9 +212,6 @@ def reproduce_papers(
     papers = [request.plan.paper for request in requests]
     is_reported = config.verb in (None, "report")
     if is_reported:
-        from pkm.analysis.claims.claim import read_claims
-        from pkm.analysis.figures.figure import read_figures
-
         # What is not well written is refused before anything runs.
         for paper in papers:
             read_figures(paper)
