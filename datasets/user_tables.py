@@ -39,7 +39,8 @@ def read_blocks(path: Path, columns: Sequence[str]) -> "Iterator[DataFrame]":
         return
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(path)
+    # Without a buffer memory does not grow with the file.
+    file = pq.ParquetFile(path, pre_buffer=False)
     known = [name for name in columns if name in file.schema_arrow.names]
     for batch in file.iter_batches(BLOCK_ROWS, columns=known):
         yield batch.to_pandas(date_as_object=True)
