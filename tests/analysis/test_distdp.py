@@ -537,6 +537,18 @@ def test_interpretations_are_labeled_by_difference(study):
     assert len(labels) == 1 + len(DP)
 
 
+def test_variants_with_equal_parameters_are_two_interpretations():
+    rows = all_rows()
+    published = rows.query("sweep == 'interpretations' and method == 'dist_dp_published'")
+    sound = published.assign(
+        method="dist_dp",
+        variant="sound",
+        cell=published["cell"] + "-sound",
+    )
+    result = reports.draw("distdp", "interpretations", pd.concat([rows, sound]))
+    assert set(result.table["row"].dropna()) == {*INTERPRETATIONS, "sound variant"}
+
+
 @pytest.mark.parametrize(
     ("d", "rho", "epsilon", "strategy", "any_move"),
     [
