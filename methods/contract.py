@@ -269,10 +269,11 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         if self.hides_n:
             self._refuse_exact_n()
             n_points = None
-        if n_points is not None and self.planned_clusters > n_points:
+        planned = self.planned_clusters
+        if n_points is not None and planned > n_points:
+            name = "max_clusters" if self.n_clusters == "auto" else "n_clusters"
             raise ValueError(
-                f"n_clusters={self.planned_clusters} must be at most the number of "
-                f"points n={n_points}"
+                f"{name}={planned} must be at most the number of points n={n_points}"
             )
         is_private = self.claim.private
         if is_private and 1.0 + self.epsilon == 1.0:

@@ -163,10 +163,9 @@ def sums_about(
     for r, row in enumerate(nearest):
         if holes is not None:
             # The origin is clipped, too: it may be a center outside of the domain.
-            inner_centers, inner_origins = (
-                np.clip(positions[r], -SCALE, SCALE) for positions in (centers, origins)
-            )
-            values = origins[r] + (inner_centers - inner_origins)
+            center = np.clip(centers[r], -SCALE, SCALE)
+            origin = np.clip(origins[r], -SCALE, SCALE)
+            values = origins[r] + (center - origin)
             rows = np.where(holes, values[row], points.rows)
         sums[r] = clipped_sums(rows, weights, row, origins[r], np.inf, False)
         inside = row >= 0

@@ -120,16 +120,6 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
     zoom: float | None = ZOOM_SHARE
     max_clusters: int = MAX_CLUSTERS
 
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        super().check_parameters(None if self.n_clusters == "auto" else n_points)
-        if n_points is None or self.planned_clusters <= n_points or self.hides_n:
-            return
-        raise ValueError(
-            f"max_clusters={self.max_clusters} must be at most the number of points "
-            f"n={n_points}"
-        )
-
     @property
     def planned_clusters(self) -> int:
         """Public number of clusters that releases are planned for."""
