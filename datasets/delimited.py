@@ -7,6 +7,7 @@ import itertools
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -153,18 +154,10 @@ def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
     """
     import pandas as pd
 
-    try:
-        with _open(path) as stream:
-            sample = list(itertools.islice(stream, SAMPLE_LINES))
-            file_format = guess(sample, decimal)
-            first = _check_lines(itertools.chain(sample, stream), file_format)
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"it is not text in UTF-8 ({error.reason}); save it as UTF-8"
-        ) from None
-    # Their texts quote the file.
-    except (EOFError, gzip.BadGzipFile, zlib.error, csv.Error):
-        raise ValueError("it is damaged, or a field is too long") from None
+    with _refuse_damaged(), _open(path) as stream:
+        sample = list(itertools.islice(stream, SAMPLE_LINES))
+        file_format = guess(sample, decimal)
+        first = _check_lines(itertools.chain(sample, stream), file_format)
     if not first:
         raise ValueError("it is empty")
     has_header = not all(map(file_format.is_number, first))
@@ -225,27 +218,35 @@ def read_texts(
     """
     import pandas as pd
 
+    with _refuse_damaged(), _open(path) as stream:
+        header = stream.readline()
+        formats = [Format(separator, ".") for separator in SEPARATORS]
+        known = set(columns)
+
+        def split_header(choice: Format) -> list[str]:
+            return next(choice.split([header]), [])
+
+        choice = max(formats, key=lambda each: len(known & {*split_header(each)}))
+        names = split_header(choice)
+        nulls = [None] * len(names)
+        lines = choice.split(stream)
+        while rows := list(itertools.islice(lines, block_rows)):
+            cells = [row if len(row) == len(names) else nulls for row in rows]
+            block = pd.DataFrame(cells, columns=names, dtype=object)
+            yield block.where(block != "", None)
+
+
+@contextmanager
+def _refuse_damaged() -> Iterator[None]:
+    """Refuse a file that cannot be read as text; no message quotes it."""
     try:
-        with _open(path) as stream:
-            header = stream.readline()
-            formats = [Format(separator, ".") for separator in SEPARATORS]
-            known = set(columns)
-
-            def split_header(choice: Format) -> list[str]:
-                return next(choice.split([header]), [])
-
-            choice = max(formats, key=lambda each: len(known & {*split_header(each)}))
-            names = split_header(choice)
-            nulls = [None] * len(names)
-            lines = choice.split(stream)
-            while rows := list(itertools.islice(lines, block_rows)):
-                cells = [row if len(row) == len(names) else nulls for row in rows]
-                block = pd.DataFrame(cells, columns=names, dtype=object)
-                yield block.where(block != "", None)
-    except UnicodeDecodeError:
-        raise ValueError("FILE is not text in UTF-8: save it as UTF-8") from None
+        yield
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"it is not text in UTF-8 ({error.reason}); save it as UTF-8"
+        ) from None
     except (EOFError, gzip.BadGzipFile, zlib.error, csv.Error):
-        raise ValueError("FILE is damaged, or a field is too long") from None
+        raise ValueError("it is damaged, or a field is too long") from None
 
 
 def _describe(file_format: Format, n_columns: int, has_header: bool) -> str:

@@ -35,7 +35,10 @@ def read_blocks(path: Path, columns: Sequence[str]) -> "Iterator[DataFrame]":
         If it is no such file. Messages quote no cells.
     """
     if path.name.lower().endswith(TEXT):
-        yield from delimited.read_texts(path, columns, BLOCK_ROWS)
+        try:
+            yield from delimited.read_texts(path, columns, BLOCK_ROWS)
+        except ValueError as error:
+            raise ValueError(f"{path}: cannot be read as a table: {error}") from error
         return
     import pyarrow.parquet as pq
 

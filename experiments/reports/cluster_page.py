@@ -5,13 +5,13 @@ All that it shows is released or public.
 
 import itertools
 import math
-import re
 from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas as pd
-from markupsafe import Markup, escape
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from pkm.analysis.figures.styles import CYCLE
@@ -19,7 +19,6 @@ from pkm.analysis.pages.html import PIXELS_PER_INCH, embedded, render
 from pkm.analysis.render.plot import save, style_path
 from pkm.datasets.user_schema import Schema
 
-STRONG = re.compile(r"\*\*(.+?)\*\*", re.DOTALL)
 CHART_WIDTH = 7.0  # inches
 PANELS_PER_ROW = 3
 PANEL_HEIGHT = 1.9  # inches
@@ -52,17 +51,17 @@ def build_page(model: Any, schema: Schema, smallest: float) -> str:
         "Profiles": draw_profiles(model, schema, groups),
     }
     images = [embedded(save(chart, "png")) for chart in charts.values()]
-    rows = describe_centers(model, schema).T
+    centers = describe_centers(model, schema)
     return render(
         "clusters.html.jinja",
         title=statement.curator.get("name", "Groups in the data"),
         groups=groups,
         sizes=describe_sizes(model),
-        rows=list(rows.items()),
+        rows=list(centers.items()),
         charts=list(zip(charts, images, strict=True)),
         width=round(CHART_WIDTH * PIXELS_PER_INCH),
         smallest=round(smallest),
-        statement=to_blocks(statement.to_markdown()),
+        statement=to_html(statement.to_markdown()),
     )
 
 
@@ -80,7 +79,7 @@ def describe_centers(model: Any, schema: Schema) -> pd.DataFrame:
     Returns
     -------
     DataFrame of str
-        A row for each column of the table, and a column for each cluster.
+        A row for each cluster.
     """
     low, high = np.moveaxis(model.centers_interval_, 2, 0)
     centers, low, high = [
@@ -90,7 +89,7 @@ def describe_centers(model: Any, schema: Schema) -> pd.DataFrame:
     # The ends of a circle's two columns are no interval of a direction.
     names = centers.columns.intersection(schema.get_feature_names_out())
     centers[names] += " (" + low[names] + " to " + high[names] + ")"
-    return centers.T
+    return centers
 
 
 def write_value(value: Any) -> str:
@@ -214,42 +213,23 @@ def draw_profiles(model: Any, schema: Schema, groups: list[str]) -> Figure:
 
 def find_colors(groups: list[str]) -> list[str]:
     """Return the color of each group, in all charts."""
-    cycle = itertools.cycle(CYCLE)
-    return [color for _, (color, _) in zip(groups, cycle, strict=False)]
+    colors = itertools.cycle(color for color, _ in CYCLE)
+    return list(itertools.islice(colors, len(groups)))
 
 
-def to_blocks(page: str) -> list[tuple[str, Markup]]:
-    """Divide a statement in Markdown into blocks of HTML, without its title.
-
-    Returns
-    -------
-    list of (str, Markup)
-        The kind of a block (``h3``, ``p``, ``ul`` or ``table``), and its content.
+def to_html(statement: str) -> Markup:
+    """Write a statement in Markdown as HTML, without its title, below a heading.
 
     Examples
     --------
     >>> page = ["# Title", "## Who", "**All** & none"]
-    >>> to_blocks((chr(10) * 2).join(page))
-    [('h3', Markup('Who')), ('p', Markup('<strong>All</strong> &amp; none'))]
+    >>> print(to_html((chr(10) * 2).join(page)), end="")
+    <h3>Who</h3>
+    <p><strong>All</strong> &amp; none</p>
     """
-    blocks = []
-    for block in page.strip().split("\n\n")[1:]:
-        text = STRONG.sub(r"<strong>\1</strong>", str(escape(block)))
-        kind = "p"
-        if block.startswith("#"):
-            kind = "h3"
-            text = text.lstrip("# ")
-        elif block.startswith("- "):
-            kind = "ul"
-            items = text.removeprefix("- ").split("\n- ")
-            text = "".join([f"<li>{item}" for item in items])
-        elif block.startswith("|"):
-            kind = "table"
-            # The second line of a table has dashes.
-            header, _, *lines = text.splitlines()
-            rows = [
-                line.strip("| ").replace(" | ", "<td>") for line in (header, *lines)
-            ]
-            text = "".join([f"<tr><td>{row}" for row in rows])
-        blocks.append((kind, Markup(text)))
-    return blocks
+    _, text = statement.split("\n", maxsplit=1)
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    html = markdown.render(text.replace("\n## ", "\n### "))
+    # Wide tables scroll by themselves.
+    html = html.replace("<table>", '<div class="scroll"><table>')
+    return Markup(html.replace("</table>", "</table></div>"))

@@ -160,6 +160,19 @@ def test_bad_input_is_one_line_and_leaves_nothing(folder, capsys, words, message
     assert {path.name for path in Path().iterdir()} == {"customers.csv", "customers.yaml"}
 
 
+@pytest.mark.parametrize(
+    "content, message",
+    [(b"age;plan\n\xff;1\n", "not text in UTF-8"), (b"age;plan\n" + b"1" * 200_000, "damaged")],
+)
+def test_damaged_tables_are_named_and_not_quoted(folder, capsys, content, message):
+    Path("customers.csv").write_bytes(content)
+    assert cluster.main(COMMAND) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: customers.csv: cannot be read as a table: it is")
+    assert message in error
+    assert "111" not in error
+
+
 def test_a_dry_run_reads_nothing(folder, capsys):
     Path("customers.csv").unlink()
     assert cluster.main([*COMMAND[:-1], "n=4000", "dry_run=yes"]) == 0
