@@ -237,8 +237,14 @@ class TwoAtASplit(CellCounts):
 def test_a_fault_at_a_border_is_found(method, label, n_pairs, monkeypatch):
     monkeypatch.setattr(audit_report, "SECURE_SHARE", 0.0)
     monkeypatch.setattr(audit_report, "N_SEEDS", 1)
-    report = audit(method, ["replay"], n_pairs=n_pairs)
-    assert {found.label for found in report.unregistered} == {label}
+    # One seed in twenty misses the fault, and which one depends on the processor.
+    found: set[str] = set()
+    for seed in range(5):
+        report = audit(method, ["replay"], n_pairs=n_pairs, seed=seed)
+        found |= {finding.label for finding in report.unregistered}
+        if found:
+            break
+    assert found == {label}
 
 
 def test_positions_outside_of_the_domain_are_no_places():
