@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import faults_around_releases as around
 import planted_faults as planted
 import pytest
-from planted_faults import broken
+from planted_faults import broken, find_labels
 
 from pkm.audit import audit
 from pkm.audit import report as audit_report
@@ -205,9 +205,7 @@ def test_replay_finds(fault, monkeypatch):
     # Seeded noise is the same in every run of this test. One fit of each pair shows most faults.
     monkeypatch.setattr(audit_report, "SECURE_SHARE", 0.0)
     monkeypatch.setattr(audit_report, "N_SEEDS", fault.n_seeds)
-    report = audit(fault.method, ["replay"], n_pairs=fault.n_pairs)
-    assert report.verdicts["replay"] == "violated"
-    assert fault.label in {found.label for found in report.unregistered}
+    assert fault.label in find_labels(fault.method, fault.n_pairs)
 
 
 # Noise is not what was charged for. Many small values: a factor of 0.9 needs 7,200 of them.
