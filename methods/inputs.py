@@ -1,4 +1,4 @@
-"""Points given in their own units, checked and entered on the grid of public bounds."""
+"""Points given in their own units, checked and put on the grid of public bounds."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -32,11 +32,11 @@ from pkm.row_blocks import (
 
 FLOAT64_BYTES = 8
 
-#: Persons of rows: ids in memory, a column of X by name, or a dask.array.
+#: The person of each row: ids in memory, the name of a column of X, or a dask.array.
 Groups = ArrayLike | str | None
-#: From the number of rows and ids in memory to weights; None where each row is one
-#: record.
-Weigh = Callable[[int, ArrayLike | None], RowWeights | None]
+#: From the number of rows, and the persons' ids if they are in memory, to the weights
+#: of the rows; None where each row is one record.
+WeighRows = Callable[[int, ArrayLike | None], RowWeights | None]
 
 GridPoints = Points | Blocks | DaskPoints
 Bounds = tuple[np.ndarray, np.ndarray]
@@ -47,12 +47,12 @@ def read_points(
     method: ClusteringMethod,
     X: ArrayLike | RowsLike,
     groups: Groups = None,
-    weigh: Weigh = weigh_rows,
+    weigh: WeighRows = weigh_rows,
 ) -> tuple[GridPoints, Bounds]:
     """Check points in their own units; return them on the grid, and its bounds.
 
-    Ids that are no array in memory are read in a pass of their own, and again with the
-    rows.
+    Persons' ids that are no array in memory are read in a pass of their own, and again
+    with the rows.
     """
     if is_grid_file(X):
         file = open_grid(cast("str | GridFile", X))
@@ -71,7 +71,7 @@ def read_points(
     column = groups if isinstance(groups, str) else None
     rows = row_blocks(X, column)
     if rows is None:
-        X, groups = _take_ids(X, groups)
+        X, groups = _split_off_ids(X, groups)
         return _quantize(method, as_matrix(X), groups, weigh)
     if not method.supports_chunks:
         if column is not None:
@@ -83,18 +83,18 @@ def read_points(
             method, as_matrix(_materialize(method, X, rows)), groups, weigh
         )
     bounds = _check_rows(method, rows)
-    keep = {
+    options = {
         "keep_remainders": method.needs_remainders,
         "keep_holes": method.missing is not None,
     }
     persons = None
     if is_dask_array(X):
-        points = DaskPoints.quantize(X, *bounds, **keep)
+        points = DaskPoints.quantize(X, *bounds, **options)
         if is_dask_array(groups):
             points = replace(points, ids=_divide_ids(groups, points.sizes))
             persons = count_chunks(points.ids, points.sizes)
     else:
-        points = Blocks.quantize(rows, *bounds, **keep)
+        points = Blocks.quantize(rows, *bounds, **options)
         if column is not None:
             persons = count_persons(rows.ids(), f"groups={column!r}")
     in_memory = None if persons else cast("ArrayLike | None", groups)
@@ -105,7 +105,7 @@ def read_points(
 
 
 def _refuse_feature(X: object, groups: Groups) -> None:
-    """Refuse ids that are a column of a frame and a feature as well."""
+    """Refuse persons' ids that are a column of X, and so a feature as well."""
     name = getattr(groups, "name", None)
     if name in feature_names(X):
         raise ValueError(
@@ -114,10 +114,10 @@ def _refuse_feature(X: object, groups: Groups) -> None:
         )
 
 
-def _take_ids(
+def _split_off_ids(
     X: ArrayLike | RowsLike, groups: Groups
 ) -> tuple[ArrayLike | RowsLike, ArrayLike | None]:
-    """Take a column of ids that is named out of a pandas frame."""
+    """Split the column of persons off a pandas frame, if ``groups`` is its name."""
     if not isinstance(groups, str):
         return X, groups
     frame = cast("Any", X)
@@ -227,7 +227,7 @@ def _quantize(
     method: ClusteringMethod,
     X: np.ndarray,
     groups: ArrayLike | None,
-    weigh: Weigh,
+    weigh: WeighRows,
 ) -> tuple[Points | Blocks, Bounds]:
     """Points (n, d) in memory on the grid, and its bounds."""
     claim = method.claim
@@ -446,7 +446,7 @@ def _as_numbers(matrix: np.ndarray, names: Sequence[str | int]) -> np.ndarray:
     """Real numbers of a matrix; X may be private: messages show none of its values."""
     kind = matrix.dtype.kind
     if kind in "iuf" and matrix.itemsize <= FLOAT64_BYTES:
-        # It is converted block by block when it is entered, without a copy.
+        # It is converted block by block when it is quantized, without a copy.
         return matrix
     if kind == "c":
         raise ValueError("Complex data not supported: X must hold real numbers")
