@@ -212,8 +212,6 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         self,
         X: ArrayLike | RowsLike,
         y: object = None,
-        *,
-        account: PrivacyAccountant | None = None,
         **kwargs: Any,
     ) -> np.ndarray:
         """Fit, then predict the same rows, which must be finite."""
@@ -224,7 +222,7 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
                 "fit, then predict with the other columns"
             )
         # `fit` refuses what it does not take.
-        return self.fit(X, account=account, **kwargs).predict(X)
+        return self.fit(X, **kwargs).predict(X)
 
     def _warn_large_delta(self, n_points: int) -> None:
         """Warn of a delta that allows to publish a record."""

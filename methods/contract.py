@@ -376,5 +376,5 @@ def _budget(
     delta: float,
     adjacency: Adjacency | str,
 ) -> Budget:
-    """One object for all runs with the same budget."""
+    """Make a budget, one object for all runs that have the same."""
     return Budget(epsilon, delta, adjacency)

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
@@ -190,10 +191,7 @@ class BatchMethod(ClusteringMethod):
                 "secure=True"
             )
         shards = to_shards(points)
-
-        def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
-            return self.curator(shards, ledger, streams, domain)
-
+        make_curator = partial(self.curator, shards, domain=domain)
         shape = shards.n_records, shards.n_features
         if shards.has_weights:
             self.refuse_unweighted(*shape)
@@ -564,7 +562,7 @@ def _cost_the_same(charges: Sequence[Charge], others: Sequence[Charge]) -> bool:
 def _to_public_grid(
     released: list[np.ndarray], zooms: list[Zoom | None]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Centers in public grid steps, and their remainders in 2^-16 grid steps."""
+    """Convert centers to public grid steps, and remainders in 2^-16 grid steps."""
     centers: list[np.ndarray] = []
     remainders: list[np.ndarray] = []
     for found, zoom in zip(released, zooms, strict=True):

@@ -132,7 +132,7 @@ def _split_off_ids(
 
 
 def _divide_ids(groups: Any, sizes: Sequence[int]) -> list[Any]:
-    """Delayed chunks of a dask.array of ids, one for each chunk of rows."""
+    """Divide a dask.array of ids into delayed chunks, one for each chunk of rows."""
     if groups.chunks != (tuple(sizes),):
         raise ValueError(
             f"groups of shape {groups.shape} in {groups.npartitions} chunks must have "
@@ -176,7 +176,7 @@ def _read_bounds(bounds: Any, d: int) -> np.ndarray:
     """Convert bounds to an array (2,) or (2, d), float64, or refuse them."""
     try:
         given = np.asarray(bounds)
-        # Texts have floats, but may be in any notation.
+        # Texts can be converted, but may be in any notation.
         is_number = given.dtype.kind in "biufO"
         declared = given.astype(np.float64) if is_number else np.empty(0)
     except (TypeError, ValueError, OverflowError):
@@ -229,7 +229,7 @@ def _quantize(
     groups: ArrayLike | None,
     weigh: WeighRows,
 ) -> tuple[Points | Blocks, Bounds]:
-    """Points (n, d) in memory on the grid, and its bounds."""
+    """Put points (n, d) in memory on the grid; return them and its bounds."""
     claim = method.claim
     n, d = X.shape
     bounds = resolve_bounds(method, d)
@@ -283,7 +283,7 @@ def _check_rows(method: ClusteringMethod, rows: RowBlocks) -> Bounds:
 def _read_grid(
     method: ClusteringMethod, file: GridFile
 ) -> tuple[Points | Blocks, Bounds]:
-    """Points of a grid file: in blocks, or mapped for methods that need all of them."""
+    """Read a grid file in blocks, or map it where a method needs all points at once."""
     lower, upper = bounds = file.bounds
     packed = f"{file.path} was packed with, {lower.tolist()} to {upper.tolist()}"
     declared = bounds
@@ -309,7 +309,7 @@ def _materialize(
     X: ArrayLike | RowsLike,
     rows: RowBlocks,
 ) -> np.ndarray:
-    """Array (n, d) of rows that have blocks, but are in memory or mapped to it."""
+    """Return the array (n, d) of rows in memory, or mapped to it; refuse others."""
     if isinstance(X, np.ndarray):
         return X
     if hasattr(X, "__arrow_c_stream__"):
@@ -369,9 +369,9 @@ def _find_extremes(
 
 
 def _widen(lower: np.ndarray, upper: np.ndarray) -> Bounds:
-    """Extremes of every feature as bounds; a constant feature is given some width.
+    """Make bounds of the extremes of every feature; a constant one gets some width.
 
-    A feature without a value counts as 0.
+    A feature without a value is taken to be 0.
     """
     lower = np.nan_to_num(lower.astype(np.float64))
     upper = np.nan_to_num(upper.astype(np.float64))
@@ -428,7 +428,7 @@ def as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
 
 
 def _as_array(X: ArrayLike | RowsLike) -> np.ndarray:
-    """Array of any type; columns of a frame that are all numbers are float64."""
+    """Convert rows to an array; frames of numbers to float64."""
     if isinstance(X, np.ndarray):
         return np.asarray(without_mask(X))
     if is_pandas_frame(X):
@@ -443,7 +443,7 @@ def _as_array(X: ArrayLike | RowsLike) -> np.ndarray:
 
 
 def _as_numbers(matrix: np.ndarray, names: Sequence[str | int]) -> np.ndarray:
-    """Real numbers of a matrix; X may be private: messages show none of its values."""
+    """Convert a matrix to real numbers; messages show none of its private values."""
     kind = matrix.dtype.kind
     if kind in "iuf" and matrix.itemsize <= FLOAT64_BYTES:
         # It is converted block by block when it is quantized, without a copy.
@@ -467,13 +467,13 @@ def _as_numbers(matrix: np.ndarray, names: Sequence[str | int]) -> np.ndarray:
 
 
 def _as_float(value: Any) -> float:
-    """Float of a number; None, pandas.NA and masked ones, which have none, are NaN."""
+    """Convert a number to a float; None, pandas.NA and masked values are NaN."""
     is_null = type(value).__name__ in ("NAType", "NaTType")
     if is_null or value is None or value is np.ma.masked:
         return math.nan
     if isinstance(value, Decimal) and value.is_nan():
         return math.nan  # a signaling NaN has no float
-    # They have a float, which depends on their format or unit.
+    # These can be converted, but the result depends on their format or unit.
     if isinstance(value, str | bytes | np.datetime64 | np.timedelta64):
         raise ValueError(f"a value is of type {type(value).__name__}")
     try:

@@ -438,7 +438,7 @@ class KaplanStemmer(CoresetMethod):
         n_features: int,
         in_ball: bool,
     ) -> list[_HashNumbers]:
-        """Rounds, widths and repetitions, from the most hashes to the fewest."""
+        """List the numbers of hashes to try, from the most hashes to the fewest."""
         if self.widths != "auto":
             widths = single = tuple(map(float, self.widths))
         elif n_features <= FEW_FEATURES:
@@ -600,7 +600,7 @@ class KaplanStemmer(CoresetMethod):
         return SelectedCenters(centers, summary, mean_square)
 
     def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates and their noisy numbers of points.
+        """Find candidates, and the noisy numbers of the points nearest to each.
 
         See :meth:`CoresetMethod.weighted_candidates`.
         """

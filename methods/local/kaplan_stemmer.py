@@ -207,7 +207,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         n_points: int,
         n_features: int,
     ) -> CohortPlan:
-        """Boxes, sums in every pass, weights, sums in every Lloyd step."""
+        """Cohorts: counts of boxes, sums in every pass, weights, sums in every step."""
         n_users = cohort_sizes(n_points, self.resolved_shares())[0]
         n_projections = self.resolved_projections(n_features)
         intervals = self.resolved_intervals(n_users, n_projections)

@@ -165,7 +165,7 @@ class LocalMean(LocalModel):
         n_points: int,
         n_features: int,
     ) -> CohortPlan:
-        """One sum."""
+        """One cohort: the sum of its points."""
         return [(LocalSums, SignedSums)]
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
@@ -211,7 +211,7 @@ class NoisedReports(LocalModel):
         n_points: int,
         n_features: int,
     ) -> CohortPlan:
-        """The points."""
+        """One cohort: its noisy points."""
         return [(LocalPoints, VectorRandomizer)]
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:

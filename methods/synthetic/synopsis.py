@@ -49,7 +49,7 @@ MAX_CLUSTERS = 20
 
 
 def refinement() -> Refinement:
-    """Options of the Lloyd steps after hashing: the constants of this module."""
+    """Return the options of the Lloyd steps after hashing, constants of this module."""
     return Refinement(
         share=LLOYD_SHARE,
         n_averaged=N_AVERAGED,

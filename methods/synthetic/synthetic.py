@@ -104,7 +104,7 @@ class SyntheticKMeans(PrivateKMeans):
 
     @abstractmethod
     def count_rounds(self, n_features: int) -> tuple[int, int]:
-        """Rounds for two or more columns, and choices in each."""
+        """Number of rounds for two or more columns, and of choices in each round."""
 
     @abstractmethod
     def draw_records(

@@ -282,7 +282,7 @@ class QuantizedClient(SeedingClient):
         sums: np.ndarray,
         counts: np.ndarray,
     ) -> np.ndarray:
-        """Means rounded to bins; the old center of an empty cluster."""
+        """Round means to bins; an empty cluster keeps its center."""
         means = sums / np.maximum(counts, 1)[:, None]
         rounded = np.floor(means / self.bin_side + 0.5) * self.bin_side
         return np.where(counts[:, None] > 0, rounded, centers)
