@@ -341,6 +341,7 @@ def nicv_best_k(clustering: _Clustering) -> np.ndarray:
     for centers, n_released in zip(
         clustering.centers, clustering.n_centers, strict=True
     ):
+        # Without the padding: copies of the first center are no candidates.
         candidates = centers[:n_released]
         _, cost = choose_best(clustering.points, candidates, clustering.n_clusters)
         values.append(cost / clustering.nicv_divisor)
