@@ -89,7 +89,8 @@ def format_scores(scores: pd.DataFrame) -> list[str]:
     table = scores.pivot(index="dataset", columns="epsilon", values="ratio")
     means = [geometric_mean(table[epsilon].dropna()) for epsilon in table]
     lines = {"geometric mean": means} | {
-        name: list(values) for name, values in zip(table.index, table.to_numpy())
+        name: list(values)
+        for name, values in zip(table.index, table.to_numpy(), strict=True)
     }
     heads = ["no privacy" if e != e else f"epsilon {e:g}" for e in table.columns]
     cpu = geometric_mean(scores["cpu_ratio"])

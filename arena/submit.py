@@ -55,8 +55,6 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     require(len(words) == 1, "method", " ".join(words), "one method")
     stage = options.get("stage", "lite")
     suite = options.get("suite", CURRENT)
-    jobs = options.get("jobs", "2")
-    require(jobs.isdigit(), "jobs", jobs, at_least(1).text)
     method = read_entry("method", words[0])
     plan = make_stage_plan(suite, stage, method, data_dir=options.get("data"))
     out = Path(options.get("out", f"entries/{suite}-{stage}-{method['name']}"))
@@ -67,13 +65,21 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
         suite=suite,
         stage=stage,
         submitter=options.get("by", ""),
-        jobs=int(jobs),
+        jobs=read_jobs(options),
         data_dir=options.get("data"),
     )
     for problem in entry.problems:
         print(f"  {problem}")
     print(f"{out}: {len(entry.problems) or 'no'} problems; see {out / 'README.md'}")
     return int(bool(entry.problems))
+
+
+def read_jobs(options: Mapping[str, str]) -> int:
+    """Read the number of worker processes, two by default."""
+    jobs = options.get("jobs", "2")
+    rule = at_least(1)
+    require(jobs.isdigit() and rule.holds(int(jobs)), "jobs", jobs, rule.text)
+    return int(jobs)
 
 
 def submit(
@@ -132,7 +138,9 @@ def submit(
         # Conformance, and the attack on what claims privacy.
         checked = attempt("check", SECONDS)
         checks = checked.get("checks", [])
-        problems += [f"{line['check']}: {line['error']}" for line in checks if line["error"]]
+        problems += [
+            f"{line['check']}: {line['error']}" for line in checks if line["error"]
+        ]
         attacked: dict[str, Any] = {}
         if checked.get("private"):
             seed = secrets.randbits(32)
