@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.arena.entry import Entry, list_files
-from pkm.arena.suite import read_suite
+from pkm.arena.suite import TIMES, read_suite
 from pkm.arrow import read_parameters
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.inputs import prepare_cell_data
@@ -39,25 +39,20 @@ def check_rows(
 ) -> list[str]:
     """Compare the settings of rows with the suite; find those that are left out."""
     suite = read_suite(entry.suite)
-    stage = suite["sweeps"][entry.stage]
+    sweeps = {name: suite["sweeps"][name] for name in (entry.stage, TIMES)}
     own = rows[rows["method"] == entry.name]
     private = bool(own["epsilon"].notna().any())
-    epsilons = stage["epsilon"] if private else [0.0]
     expected = {
-        (method, dataset, epsilon, seed)
-        for method, values in ((entry.name, epsilons), (reference, [0.0]))
-        for dataset in suite_cells
-        for epsilon in values
-        for seed in range(stage["seeds"])
+        (method, dataset, epsilon, seed, bool(sweep.get("timing")))
+        for sweep in sweeps.values()
+        for method in (entry.name, reference)
+        for dataset in sweep["datasets"]
+        for epsilon in (sweep["epsilon"] if private and method != reference else [0.0])
+        for seed in range(sweep["seeds"])
     }
-    keys = zip(
-        rows["method"],
-        rows["dataset"],
-        rows["epsilon"].fillna(0.0),
-        rows["seed"],
-        strict=True,
-    )
-    stored = list(keys)
+    columns = ["method", "dataset", "epsilon", "seed", "timing"]
+    keys = rows[columns].fillna({"epsilon": 0.0})
+    stored = list(keys.itertuples(index=False, name=None))
     findings = [
         f"{count} rows {text}"
         for count, text in (

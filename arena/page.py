@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from pkm.arena.entry import ROWS, Entry, read_rows
-from pkm.arena.scores import geometric_mean, score_rows
+from pkm.arena.scores import cpu_ratio, geometric_mean, score_costs
 from pkm.arena.suite import read_suite
 from pkm.experiments.reports.crate import (
     METADATA,
@@ -65,7 +65,9 @@ def make_page(entry: Entry, folder: Path) -> str:
     if (folder / ROWS).is_file():
         rows = read_rows(folder)
         reference = read_suite(entry.suite)["reference"]
-        lines += format_scores(score_rows(rows, reference))
+        lines += format_costs(score_costs(rows, reference))
+        cpu = cpu_ratio(rows, reference)
+        lines += ["", f"A fit takes {cpu:.2g} times the CPU time of the reference."]
         own = rows[rows["method"] != reference]
         lines += format_privacy(entry, own)
     else:
@@ -84,7 +86,7 @@ def make_page(entry: Entry, folder: Path) -> str:
     return "\n".join(lines)
 
 
-def format_scores(scores: pd.DataFrame) -> list[str]:
+def format_costs(scores: pd.DataFrame) -> list[str]:
     """Format costs as a Markdown table: data sets down, epsilon across."""
     table = scores.pivot(index="dataset", columns="epsilon", values="ratio")
     means = [geometric_mean(table[epsilon].dropna()) for epsilon in table]
@@ -93,7 +95,6 @@ def format_scores(scores: pd.DataFrame) -> list[str]:
         for name, values in zip(table.index, table.to_numpy(), strict=True)
     }
     heads = ["no privacy" if e != e else f"epsilon {e:g}" for e in table.columns]
-    cpu = geometric_mean(scores["cpu_ratio"])
     return [
         f"| set | {' | '.join(heads)} |",
         f"|---|{'---:|' * len(heads)}",
@@ -101,8 +102,6 @@ def format_scores(scores: pd.DataFrame) -> list[str]:
             f"| {name} | {' | '.join(f'{value:.3g}' for value in values)} |"
             for name, values in lines.items()
         ),
-        "",
-        f"A fit takes {cpu:.2g} times the CPU time of the reference.",
     ]
 
 

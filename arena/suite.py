@@ -14,6 +14,8 @@ from pkm.experiments.plan.sweep import SWEEP_KEYS
 #: The suite of new entries.
 CURRENT = "2026-11"
 STAGES = one_of("lite", "full")
+#: Sweep of fits that are timed, in both stages.
+TIMES = "times"
 
 
 def read_suite(name: str) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def make_stage_plan(
     Returns
     -------
     Plan
-        Its one sweep is the stage.
+        Its sweeps are the stage and the fits that are timed.
 
     Raises
     ------
@@ -55,16 +57,19 @@ def make_stage_plan(
     >>> from pkm.experiments.config.groups import read_entry
     >>> plan = make_stage_plan(CURRENT, "lite", read_entry("method", "sulloyd"))
     >>> len(plan.cells)
-    24
+    30
     """
     STAGES.require("stage", stage)
     declared = read_suite(suite)
     shared = {key: declared[key] for key in SWEEP_KEYS if key in declared}
     reference = read_entry("method", declared["reference"])
-    sweep = declared["sweeps"][stage] | {"methods": [reference, method]}
+    sweeps = {
+        name: declared["sweeps"][name] | {"methods": [reference, method]}
+        for name in (stage, TIMES)
+    }
     plan = make_plan(
-        {"name": f"suite {suite}", **shared, "sweeps": {stage: sweep}},
-        {"name": stage, "seeds": sweep["seeds"]},
+        {"name": f"suite {suite}", **shared, "sweeps": sweeps},
+        {"name": stage, "seeds": 1},
         data_dir=data_dir,
     )
     for gap in plan.gaps:
@@ -73,12 +78,10 @@ def make_stage_plan(
 
 
 def select_cells(plan: Plan, keys: set[tuple[str, float | None]]) -> Plan:
-    """Restrict a plan to some cells, named by data set and epsilon, and references."""
-    datasets = {dataset for dataset, _ in keys}
+    """Restrict a plan to some cells, named by data set and epsilon, and timed fits."""
     kept = tuple(
         (sweep, cell)
         for sweep, cell in plan.entries
-        if (cell.dataset_name, cell.epsilon) in keys
-        or (cell.epsilon is None and cell.dataset_name in datasets)
+        if sweep == TIMES or (cell.dataset_name, cell.epsilon) in keys
     )
     return replace(plan, entries=kept)

@@ -31,7 +31,7 @@ from scipy import stats
 from pkm.arena.attempt import AttemptFailed, run_attempt
 from pkm.arena.checks import check_charges, check_costs, check_files, check_rows
 from pkm.arena.entry import SOURCE, VERIFICATION, Entry, read_entry, read_rows
-from pkm.arena.scores import geometric_mean, score_rows
+from pkm.arena.scores import cpu_ratio
 from pkm.arena.submit import N_PAIRS, SECONDS, STAGE_SECONDS, read_jobs
 from pkm.arena.suite import make_stage_plan, read_suite
 from pkm.experiments.cell.environment import describe_environment
@@ -128,7 +128,7 @@ def verify(
         findings += check_rows(entry, rows, reference, suite_cells)
         findings += check_costs(rows, suite_cells, data_dir)
         findings += check_charges(rows)
-        own = rows[rows["method"] == entry.name]
+        own = rows[(rows["method"] == entry.name) & ~rows["timing"]]
         chosen = choose_cells(own, share)
         with tempfile.TemporaryDirectory() as temporary:
             work = Path(temporary)
@@ -220,7 +220,10 @@ def compare_runs(
     for dataset, epsilon in chosen:
         first, second = (
             select_cell(rows, dataset, epsilon).sort_values("seed").reset_index()
-            for rows in (stored, fresh[fresh["method"].isin(stored["method"])])
+            for rows in (
+                stored,
+                fresh[fresh["method"].isin(stored["method"]) & ~fresh["timing"]],
+            )
         )
         if len(first) == len(second) and first[EQUAL].equals(second[EQUAL]):
             n_equal += 1
@@ -252,9 +255,7 @@ def select_cell(
 
 def compare_times(rows: pd.DataFrame, fresh: pd.DataFrame, reference: str) -> list[str]:
     """Compare the CPU times, as ratios to the reference in the same run."""
-    again = score_rows(fresh, reference)
-    stored = score_rows(rows, reference).merge(again, on=["dataset", "epsilon"])
-    factor = geometric_mean(stored["cpu_ratio_y"] / stored["cpu_ratio_x"])
+    factor = cpu_ratio(fresh, reference) / cpu_ratio(rows, reference)
     if not factor > CPU_FACTOR:
         return []
     return [f"CPU time: a second run takes {factor:.1f} times what is stored"]
