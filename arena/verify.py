@@ -30,7 +30,7 @@ from scipy import stats
 
 from pkm.arena.attempt import AttemptFailed, run_attempt
 from pkm.arena.checks import check_charges, check_costs, check_files, check_rows
-from pkm.arena.entry import SOURCE, VERIFICATION, Entry, read_entry, read_rows
+from pkm.arena.entry import ENTRY, SOURCE, VERIFICATION, Entry, read_entry, read_rows
 from pkm.arena.scores import cpu_ratio
 from pkm.arena.submit import N_PAIRS, SECONDS, STAGE_SECONDS, read_jobs
 from pkm.arena.suite import make_stage_plan, read_suite
@@ -39,6 +39,7 @@ from pkm.experiments.config.groups import read_entry as read_choice
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_main
 from pkm.experiments.reports.crate import write_json
+from pkm.files import sha256
 
 KEYS = ("by", "share", "jobs", "data")
 SHARE = 0.1
@@ -58,6 +59,8 @@ class Verification:
 
     Parameters
     ----------
+    entry : str
+        SHA-256 of the file ``entry.json`` that was verified.
     status : {"verified", "re-run", "refuted"}
     findings : list of str
         Why an entry is refuted.
@@ -70,6 +73,7 @@ class Verification:
     environment : mapping
     """
 
+    entry: str
     status: str
     findings: list[str]
     cells: list[tuple[str, float | None]]
@@ -154,6 +158,7 @@ def verify(
                 findings += compare_times(rows, fresh, reference)
     status = "verified" if n_equal == len(chosen) else "re-run"
     verification = Verification(
+        entry=sha256((folder / ENTRY).read_bytes()),
         status="refuted" if findings else status,
         findings=findings,
         cells=chosen,
