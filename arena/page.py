@@ -65,9 +65,12 @@ def make_page(entry: Entry, folder: Path) -> str:
     if (folder / ROWS).is_file():
         rows = read_rows(folder)
         reference = read_suite(entry.suite)["reference"]
-        lines += format_costs(score_costs(rows, reference))
+        scores = score_costs(rows, reference)
+        for factor, part in scores.groupby("bounds_factor"):
+            lines += [f"Bounds {factor:g} times as wide as declared:", ""]
+            lines += [*format_costs(part), ""]
         cpu = cpu_ratio(rows, reference)
-        lines += ["", f"A fit takes {cpu:.2g} times the CPU time of the reference."]
+        lines += [f"A fit takes {cpu:.2g} times the CPU time of the reference."]
         own = rows[rows["method"] != reference]
         lines += format_privacy(entry, own)
     else:
