@@ -87,9 +87,9 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
         advice["regret"][name] for name in ("advice", ALWAYS)
     )
     print(
-        f"On sets that were left out, the first one cost {median:.1%} more than the best "
-        f"(median; 90th percentile {most:.1%}); always {ALWAYS}: {fixed_median:.1%} "
-        f"({fixed_most:.1%})."
+        f"On sets that were left out, the first one cost {median:.1%} more than the "
+        f"best (median; 90th percentile {most:.1%}); always {ALWAYS}: "
+        f"{fixed_median:.1%} ({fixed_most:.1%})."
     )
 
 
