@@ -139,7 +139,7 @@ def run(
 
     plan = make_stage_plan(suite, stage, method, data_dir=data_dir)
     if cells is not None:
-        plan = select_cells(plan, {(dataset, epsilon) for dataset, epsilon in cells})
+        plan = select_cells(plan, {tuple(cell) for cell in cells})
     store = Store("results")
     backend = Backend("processes", jobs=jobs, retries=0)
     run_cells(plan.cells, store, backend, data_dir=data_dir)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.arena.entry import Entry, list_files
-from pkm.arena.suite import TIMES, read_suite
+from pkm.arena.suite import read_suite
 from pkm.arrow import read_parameters
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.inputs import prepare_cell_data
@@ -39,18 +39,18 @@ def check_rows(
 ) -> list[str]:
     """Compare the settings of rows with the suite; find those that are left out."""
     suite = read_suite(entry.suite)
-    sweeps = {name: suite["sweeps"][name] for name in (entry.stage, TIMES)}
+    sweeps = {name: suite["sweeps"][name] for name in suite["stages"][entry.stage]}
     own = rows[rows["method"] == entry.name]
     private = bool(own["epsilon"].notna().any())
     expected = {
-        (method, dataset, epsilon, seed, bool(sweep.get("timing")))
-        for sweep in sweeps.values()
+        (name, method, dataset, epsilon, seed)
+        for name, sweep in sweeps.items()
         for method in (entry.name, reference)
         for dataset in sweep["datasets"]
         for epsilon in (sweep["epsilon"] if private and method != reference else [0.0])
         for seed in range(sweep["seeds"])
     }
-    columns = ["method", "dataset", "epsilon", "seed", "timing"]
+    columns = ["sweep", "method", "dataset", "epsilon", "seed"]
     keys = rows[columns].fillna({"epsilon": 0.0})
     stored = list(keys.itertuples(index=False, name=None))
     findings = [
@@ -93,7 +93,6 @@ def read_settings(cell: Cell) -> dict[str, Any]:
         "k": cell.k,
         "data": cell.data,
         "preprocessing": cell.preprocessing,
-        "bounds_factor": 1.0,
     }
 
 

@@ -1,11 +1,11 @@
-"""Entries of the arena: ``pkm arena verify FOLDER``."""
+"""Entries of the arena: ``pkm arena verify`` and ``pkm arena leaderboard``."""
 
 import sys
 from collections.abc import Sequence
 
-from pkm.arena import verify
+from pkm.arena import leaderboard, verify
 
-ACTIONS = {"verify": verify.main}
+ACTIONS = {"verify": verify.main, "leaderboard": leaderboard.main}
 
 
 def main(argv: Sequence[str]) -> int:

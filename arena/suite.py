@@ -1,6 +1,6 @@
 """Suites: versioned sets of cells, read from ``conf/suite``."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +14,14 @@ from pkm.experiments.plan.sweep import SWEEP_KEYS
 #: The suite of new entries.
 CURRENT = "2026-11"
 STAGES = one_of("lite", "full")
-#: Sweep of fits that are timed, in both stages.
+#: The sweep of fits that are timed.
 TIMES = "times"
+#: A cell of a suite: sweep, data set, epsilon (None without privacy).
+CellName = tuple[str, str, float | None]
 
 
 def read_suite(name: str) -> dict[str, Any]:
-    """Read a suite: its reference, the settings of all cells, and the two stages."""
+    """Read a suite: its reference, the settings of all cells, stages, and sweeps."""
     return catalogue.current().read("suite", name)
 
 
@@ -45,7 +47,7 @@ def make_stage_plan(
     Returns
     -------
     Plan
-        Its sweeps are the stage and the fits that are timed.
+        Its sweeps are those of the stage.
 
     Raises
     ------
@@ -65,7 +67,7 @@ def make_stage_plan(
     reference = read_entry("method", declared["reference"])
     sweeps = {
         name: declared["sweeps"][name] | {"methods": [reference, method]}
-        for name in (stage, TIMES)
+        for name in declared["stages"][stage]
     }
     plan = make_plan(
         {"name": f"suite {suite}", **shared, "sweeps": sweeps},
@@ -77,11 +79,11 @@ def make_stage_plan(
     return plan
 
 
-def select_cells(plan: Plan, keys: set[tuple[str, float | None]]) -> Plan:
-    """Restrict a plan to some cells, named by data set and epsilon, and timed fits."""
+def select_cells(plan: Plan, names: Collection[CellName]) -> Plan:
+    """Restrict a plan to some cells, and the fits that are timed."""
     kept = tuple(
         (sweep, cell)
         for sweep, cell in plan.entries
-        if sweep == TIMES or (cell.dataset_name, cell.epsilon) in keys
+        if sweep == TIMES or (sweep, cell.dataset_name, cell.epsilon) in names
     )
     return replace(plan, entries=kept)

@@ -30,15 +30,16 @@ from scipy import stats
 
 from pkm.arena.attempt import AttemptFailed, run_attempt
 from pkm.arena.checks import check_charges, check_costs, check_files, check_rows
-from pkm.arena.entry import SOURCE, VERIFICATION, Entry, read_entry, read_rows
+from pkm.arena.entry import ENTRY, SOURCE, VERIFICATION, Entry, read_entry, read_rows
 from pkm.arena.scores import cpu_ratio
 from pkm.arena.submit import N_PAIRS, SECONDS, STAGE_SECONDS, read_jobs
-from pkm.arena.suite import make_stage_plan, read_suite
+from pkm.arena.suite import TIMES, CellName, make_stage_plan, read_suite
 from pkm.experiments.cell.environment import describe_environment
 from pkm.experiments.config.groups import read_entry as read_choice
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_main
 from pkm.experiments.reports.crate import write_json
+from pkm.files import sha256
 
 KEYS = ("by", "share", "jobs", "data")
 SHARE = 0.1
@@ -58,11 +59,13 @@ class Verification:
 
     Parameters
     ----------
+    entry : str
+        SHA-256 of the file ``entry.json`` that was verified.
     status : {"verified", "re-run", "refuted"}
     findings : list of str
         Why an entry is refuted.
-    cells : list of (str, float or None)
-        Data set and epsilon of the cells that were run again.
+    cells : list of (str, str, float or None)
+        Sweep, data set and epsilon of the cells that were run again.
     equal : int
         How many of them were equal bit for bit.
     verifier, created : str
@@ -70,9 +73,10 @@ class Verification:
     environment : mapping
     """
 
+    entry: str
     status: str
     findings: list[str]
-    cells: list[tuple[str, float | None]]
+    cells: list[CellName]
     equal: int
     verifier: str
     created: str
@@ -118,7 +122,7 @@ def verify(
         ).cells
     }
     findings = check_files(entry, folder)
-    chosen: list[tuple[str, float | None]] = []
+    chosen: list[CellName] = []
     n_equal = 0
     try:
         rows = read_rows(folder)
@@ -128,7 +132,7 @@ def verify(
         findings += check_rows(entry, rows, reference, suite_cells)
         findings += check_costs(rows, suite_cells, data_dir)
         findings += check_charges(rows)
-        own = rows[(rows["method"] == entry.name) & ~rows["timing"]]
+        own = rows[(rows["method"] == entry.name) & (rows["sweep"] != TIMES)]
         chosen = choose_cells(own, share)
         with tempfile.TemporaryDirectory() as temporary:
             work = Path(temporary)
@@ -154,6 +158,7 @@ def verify(
                 findings += compare_times(rows, fresh, reference)
     status = "verified" if n_equal == len(chosen) else "re-run"
     verification = Verification(
+        entry=sha256((folder / ENTRY).read_bytes()),
         status="refuted" if findings else status,
         findings=findings,
         cells=chosen,
@@ -189,12 +194,12 @@ def repeat_audit(entry: Entry, work: Path) -> list[str]:
     return findings
 
 
-def choose_cells(rows: pd.DataFrame, share: float) -> list[tuple[str, float | None]]:
+def choose_cells(rows: pd.DataFrame, share: float) -> list[CellName]:
     """Choose a random share of the cells, which nobody can foresee."""
     cells = [
-        (dataset, None if math.isnan(epsilon) else float(epsilon))
-        for dataset, epsilon in rows.groupby(
-            ["dataset", "epsilon"], dropna=False
+        (sweep, dataset, None if math.isnan(epsilon) else float(epsilon))
+        for sweep, dataset, epsilon in rows.groupby(
+            ["sweep", "dataset", "epsilon"], dropna=False
         ).groups
     ]
     count = min(len(cells), max(MIN_CELLS, math.ceil(share * len(cells))))
@@ -204,7 +209,7 @@ def choose_cells(rows: pd.DataFrame, share: float) -> list[tuple[str, float | No
 def compare_runs(
     stored: pd.DataFrame,
     fresh: pd.DataFrame,
-    chosen: Sequence[tuple[str, float | None]],
+    chosen: Sequence[CellName],
 ) -> tuple[int, list[str]]:
     """Compare stored rows with those of a second run.
 
@@ -217,13 +222,10 @@ def compare_runs(
     """
     n_equal = 0
     findings = []
-    for dataset, epsilon in chosen:
+    fresh = fresh[fresh["method"].isin(stored["method"])]
+    for sweep, dataset, epsilon in chosen:
         first, second = (
-            select_cell(rows, dataset, epsilon).sort_values("seed").reset_index()
-            for rows in (
-                stored,
-                fresh[fresh["method"].isin(stored["method"]) & ~fresh["timing"]],
-            )
+            select_cell(rows, sweep, dataset, epsilon) for rows in (stored, fresh)
         )
         if len(first) == len(second) and first[EQUAL].equals(second[EQUAL]):
             n_equal += 1
@@ -245,12 +247,13 @@ def compare_runs(
 
 
 def select_cell(
-    rows: pd.DataFrame, dataset: str, epsilon: float | None
+    rows: pd.DataFrame, sweep: str, dataset: str, epsilon: float | None
 ) -> pd.DataFrame:
-    """Select the rows of a data set at an epsilon, or without one."""
+    """Select the rows of a cell, in the order of their seeds."""
     values = rows["epsilon"]
     has_epsilon = values.isna() if epsilon is None else values == epsilon
-    return rows[(rows["dataset"] == dataset) & has_epsilon]
+    is_of_set = (rows["sweep"] == sweep) & (rows["dataset"] == dataset)
+    return rows[is_of_set & has_epsilon].sort_values("seed").reset_index()
 
 
 def compare_times(rows: pd.DataFrame, fresh: pd.DataFrame, reference: str) -> list[str]:
