@@ -49,10 +49,10 @@ TEXT_COLUMNS = ["notion", "adjacency", "unit", "audit", "status"]
 INTRODUCTION = """# Leaderboard
 
 Which private k-means costs least, on the real sets of [suite {suite}](enter.md)? A
-cost is the NICV over that of scikit-learn's k-means on the same set: 1 is best. Ranks
-are means over {sets} sets, of the costs over all epsilon. Entries whose mean ranks
-differ by less than the critical difference (Nemenyi, {level:.0%}) are not told apart. A
-set without a result is ranked last. CPU times are ratios to k-means in the same run.
+cost is the mean NICV over the best of scikit-learn's k-means: 1 is best. Ranks are
+means over {sets} sets, by the costs over all epsilon. Entries whose mean ranks differ
+by less than the critical difference (Nemenyi, {level:.0%}) are not told apart. A set
+without a result is ranked last. CPU times are ratios to k-means in the same run.
 
 `{command}` makes this page. The numbers are in [{table}]({table}), with
 [metadata]({metadata}).

@@ -57,7 +57,7 @@ def make_page(entry: Entry, folder: Path) -> str:
         f"# {entry.name} on suite {entry.suite} ({entry.stage})",
         "",
         f"Submitted by {entry.submitter or 'an unknown person'} on {entry.created}.",
-        "Costs are NICV over that of scikit-learn's k-means on the same set.",
+        "Costs are mean NICV over the best of scikit-learn's k-means on the same set.",
         "",
         "## Results",
         "",
@@ -67,7 +67,8 @@ def make_page(entry: Entry, folder: Path) -> str:
         reference = read_suite(entry.suite)["reference"]
         scores = score_costs(rows, reference)
         for factor, part in scores.groupby("bounds_factor"):
-            lines += [f"Bounds {factor:g} times as wide as declared:", ""]
+            width = "as declared" if factor == 1 else f"{factor:g} times as wide"
+            lines += [f"Bounds {width}:", ""]
             lines += [*format_costs(part), ""]
         cpu = cpu_ratio(rows, reference)
         lines += [f"A fit takes {cpu:.2g} times the CPU time of the reference."]
@@ -111,7 +112,7 @@ def format_costs(scores: pd.DataFrame) -> list[str]:
 def format_privacy(entry: Entry, rows: pd.DataFrame) -> list[str]:
     """Format the claim, and the verdicts of conformance and audit."""
     values = {
-        name: " or ".join(sorted(set(rows[name].astype(str))))
+        name: " or ".join(sorted(set(rows[name].astype(str)) - {""}))
         for name in ("notion", "adjacency", "unit", "trust", "flaws")
     }
     passed = sum(not line["error"] for line in entry.checks)
