@@ -202,8 +202,8 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         n_iter : int
             Number of iterations.
         synopsis : object, optional
-            A private summary of the points, such as weighted boxes, that the last
-            replicate released on the way to its centers.
+            Of the last replicate: a private summary of the points, such as weighted
+            boxes, or what else comes with its centers.
         """
         raise NotImplementedError(f"{type(self).__name__} must define cluster(curator)")
 

@@ -84,8 +84,8 @@ class Run:
     reports : tuple of Report or None
         Of each replicate, with positions in half-widths of the public domain.
     synopsis : object
-        A private summary of the points that the last replicate released on the way to
-        its centers; None for most methods.
+        Of the last replicate: a private summary of the points, such as weighted boxes,
+        or what else came with its centers; None for most methods.
     """
 
     centers: np.ndarray
