@@ -146,7 +146,7 @@ CHARGED = {
 
 def norm_ratios(change, sensitivity):
     """Norms of a change over their bounds."""
-    entries = (np.abs(change) / (sensitivity.unit * sensitivity.parts)).ravel().astype(float)
+    entries = (np.abs(change) / (sensitivity.unit * sensitivity.resolution)).ravel().astype(float)
     norms = {
         "l1": entries.sum(),
         "l2": np.linalg.norm(entries),
@@ -168,11 +168,11 @@ def change_of_cells(exact, neighbor):
     )
     assert len(counts) == len(exact.cells)  # no cell twice
     assert exact.min_count == neighbor.min_count
-    assert exact.unit == neighbor.unit
+    assert exact.count_factor == neighbor.count_factor
     for cell in counts.keys() ^ neighbor_counts.keys():
-        assert 1 <= counts[cell] + neighbor_counts[cell] <= SCALE // exact.unit
+        assert 1 <= counts[cell] + neighbor_counts[cell] <= SCALE // exact.count_factor
     cells = sorted(counts.keys() | neighbor_counts.keys())
-    return np.array([counts[cell] - neighbor_counts[cell] for cell in cells]) * exact.unit
+    return np.array([counts[cell] - neighbor_counts[cell] for cell in cells]) * exact.count_factor
 
 
 def change_of_rows(exact, neighbor):
