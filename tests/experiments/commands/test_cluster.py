@@ -1,6 +1,7 @@
 """`pkm cluster`: from a table to a folder that has released and public values alone."""
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import pkm
+from pkm.audit.replay import Trace, compare_traces, make_tracing_curator, observe
 from pkm.datasets.user_schema import Schema
 from pkm.datasets.user_tables import read_blocks
 from pkm.experiments.commands import cluster
+from pkm.methods import SynopsisKMeans
+from pkm.privacy import Curator
 
 SCHEMA = """\
 age: {kind: integer, low: 16, high: 100}
@@ -177,3 +181,105 @@ def test_a_dry_run_reads_nothing(folder, capsys):
     Path("customers.csv").unlink()
     assert cluster.main([*COMMAND[:-1], "n=4000", "dry_run=yes"]) == 0
     assert "groups of fewer than" in capsys.readouterr().out
+
+
+# Replay: an adversary who has the folder, and who knows all records but one.
+
+HOSTILE = {
+    "id": "customer-x",
+    "age": "1e999",
+    "spent (EUR)": "=cmd|' /C calc'!A0",
+    "plan": "<script>",
+    "newsletter": "perhaps",
+    "since": "31.02.2025",
+    "hour": "-7",
+}
+EXTREME = {
+    "id": "customer-y",
+    "age": "16",
+    "spent (EUR)": "9999,5",
+    "plan": "premium",
+    "newsletter": "yes",
+    "since": "01.01.2015",
+    "hour": "23,999",
+}
+
+
+@pytest.fixture
+def replay(folder, monkeypatch):
+    """Run the command on two tables with the same releases, and name a difference."""
+
+    def run_traced(table, words, recorded=None):
+        Path("customers.csv").write_text(table)
+        trace = Trace()
+        curator = make_tracing_curator(Curator, trace, recorded)
+        with monkeypatch.context() as patch, observe(trace.observed):
+            patch.setattr(SynopsisKMeans, "curator", curator)
+            # Hashes are drawn from a public seed.
+            patch.setattr(SynopsisKMeans, "_draw_seed", lambda self: (7, True))
+            assert cluster.main([*COMMAND, *words]) == 0
+        assert "exception" not in trace.observed
+        for path in Path("out").rglob("*.*"):
+            trace.observed[str(path)] = path.read_bytes()
+        shutil.rmtree("out")
+        return trace
+
+    def replay(table, neighbor, *words):
+        first = run_traced(table, words)
+        assert {"out/index.html", "out/model/model.json"} <= first.observed.keys()
+        assert first.draws[0].is_secure
+        return compare_traces(first, run_traced(neighbor, words, first.draws))
+
+    return replay
+
+
+def write_text(rows):
+    return rows.to_csv(sep=";", index=False)
+
+
+@pytest.mark.parametrize("record", [HOSTILE, EXTREME], ids=["hostile", "extreme"])
+@pytest.mark.parametrize(
+    "word", ["k=auto", "groups=id", "adjacency=add_remove"], ids=["rows", "persons", "secret n"]
+)
+def test_files_follow_from_the_releases(replay, table, record, word):
+    rows = table[:300]
+    given = pd.concat([rows, pd.DataFrame([record])])
+    null = pd.DataFrame([{"id": record["id"]}], columns=rows.columns)
+    neighbor = rows if word == "adjacency=add_remove" else pd.concat([rows, null])
+    assert not replay(write_text(given), write_text(neighbor), word)
+
+
+def test_a_line_of_another_length_is_hidden(replay, table):
+    text = write_text(table[:300])
+    null = ";" * (len(table.columns) - 1)
+    assert not replay(f"{text}1;2;3;4;5;6;7;8;9\n", f"{text}{null}\n")
+
+
+def test_all_rows_of_a_person_are_hidden(replay, table):
+    rows = table[:300].copy()
+    of_person = rows.index < 20
+    rows.loc[of_person, "id"] = "customer-y"
+    null = rows.copy()
+    null.loc[of_person, rows.columns != "id"] = None
+    assert not replay(write_text(rows), write_text(null), "groups=id")
+
+
+def test_a_page_with_an_exact_count_is_found(replay, table, monkeypatch):
+    build_page = cluster.build_page
+    write_rows = cluster.write_rows
+    counts = []
+
+    def count_rows(source, schema, groups, target):
+        write_rows(source, schema, groups, target)
+        counts.append(len(pd.read_parquet(target).dropna()))
+
+    def tell(model, schema, smallest):
+        return f"{build_page(model, schema, smallest)}{counts[-1]} rows are complete."
+
+    monkeypatch.setattr(cluster, "write_rows", count_rows)
+    monkeypatch.setattr(cluster, "build_page", tell)
+    rows = table[:300].dropna()
+    null = rows.copy()
+    null.iloc[0] = None
+    found = replay(write_text(rows), write_text(null))
+    assert found.startswith("out/index.html differs although all releases are equal")
