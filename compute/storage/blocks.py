@@ -25,6 +25,7 @@ Arrays = tuple[np.ndarray, ...]
 #: Combines the results of two sets of points to one; the first may be changed in place.
 Combine = Callable[[Arrays, Arrays], Arrays]
 Value = TypeVar("Value")
+SECONDS_WITHOUT_BAR = 2.0  # of a pass
 
 
 def add(totals: Arrays, more: Arrays) -> Arrays:
@@ -459,5 +460,12 @@ def _bar(n_rows: int, progress: bool) -> Iterator[Callable[[int], object]]:
         return
     from tqdm import tqdm
 
-    with tqdm(total=n_rows, unit=" rows", unit_scale=True, leave=False) as bar:
+    # Most passes are too short for a bar.
+    with tqdm(
+        total=n_rows,
+        unit=" rows",
+        unit_scale=True,
+        delay=SECONDS_WITHOUT_BAR,
+        leave=False,
+    ) as bar:
         yield bar.update

@@ -143,7 +143,15 @@ def test_the_first_line_alone_says_how_columns_are_separated(tmp_path, separator
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["customers.csv"], "schema"),
+        (["customers.csv"], "pkm schema drafts one"),
+        (["customers.yaml", *COMMAND[1:]], "customers.yaml should be a file that ends in"),
+        ([*COMMAND, "epsilon=0.001"], "epsilon=0.001 buys nothing: groups of fewer than"),
+        ([*COMMAND, "n=many"], "n='many'"),
+        ([*COMMAND, "n=2"], "n_clusters=3 must be at most"),
+        ([*COMMAND, "excess=0.1"], "excess=0.1"),
+        ([*COMMAND, "epsilon=auto", "n=4000"], "excess=None"),
+        ([*COMMAND, "epsilon=auto", "excess=0.1"], "n=None"),
+        ([*COMMAND, "epsilon=auto", "excess=0.1", "n=99", "k=auto"], "k='auto'"),
         (["customers.csv", "schema=customers.yaml", "output=out"], "epsilon"),
         ([*COMMAND[:-1]], "output"),
         ([*COMMAND[:-1], "output=customers.csv"], "a folder that does not exist"),
@@ -180,7 +188,42 @@ def test_damaged_tables_are_named_and_not_quoted(folder, capsys, content, messag
 def test_a_dry_run_reads_nothing(folder, capsys):
     Path("customers.csv").unlink()
     assert cluster.main([*COMMAND[:-1], "n=4000", "dry_run=yes"]) == 0
-    assert "groups of fewer than" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "promises epsilon=1 and delta=1e-06 under zero_out adjacency" in printed
+    assert "groups of fewer than" in printed
+
+
+def test_epsilon_is_chosen_by_a_wished_excess(folder, capsys):
+    words = [*COMMAND[:-1], "epsilon=auto", "excess=0.2", "n=100000", "dry_run=yes"]
+    assert cluster.main(words) == 0
+    printed = capsys.readouterr().out
+    assert "costs 20% more than k-means" in printed
+    epsilon = float(re.findall("epsilon=([0-9.]+)", printed)[0])
+    assert cluster.main([*words[:-2], "n=200000", "dry_run=yes"]) == 0
+    (halved,) = re.findall("epsilon=([0-9.]+)", capsys.readouterr().out)
+    assert float(halved) == pytest.approx(epsilon / 2, rel=0.1)
+
+
+def test_the_least_epsilon_that_sees_a_group_is_enough(folder, capsys):
+    words = [*COMMAND[:-1], "n=1000", "dry_run=yes"]
+    assert cluster.main([*words, "epsilon=0.01"]) == 2
+    error = capsys.readouterr().err.replace("\n", " ")
+    (least,) = re.findall("epsilon=([0-9.]+) is the least", error)
+    assert cluster.main([*words, f"epsilon={least}"]) == 0
+    assert cluster.main([*words, f"epsilon={0.95 * float(least)}"]) == 2
+
+
+def test_records_in_no_group_are_told_by_what_is_released(folder, capsys):
+    schema = Path("customers.yaml")
+    schema.write_text(SCHEMA.replace(", decimal: comma", ""))
+    assert cluster.main([*COMMAND, "missing=middle"]) == 0
+    assert "The groups hold" not in capsys.readouterr().out + Path("out/index.html").read_text()
+    shutil.rmtree("out")
+    assert cluster.main(COMMAND) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    (told,) = re.findall("The groups hold about .* cannot be read[.]", printed)
+    assert "of 4,000 records" in told
+    assert told in Path("out/index.html").read_text()
 
 
 # Replay: an adversary who has the folder, and who knows all records but one.
