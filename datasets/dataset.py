@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pkm.row_blocks import ENCODING
+from pkm.row_blocks import ENCODING, find_null
 from pkm.scalars import is_integer
 
 
@@ -90,7 +90,7 @@ class Dataset:
         '150 rows, 4 columns'
         """
         n, d = self.points.shape
-        n_null = int(np.isnan(self.points[:, 0]).sum())
+        n_null = int(find_null(self.points, keep_holes=True).sum())
         layout = f", {self.layout}" if self.layout else ""
         null = ""
         if n_null:
@@ -159,7 +159,11 @@ def check_points(points: ArrayLike, name: str) -> np.ndarray:
     return points
 
 
-def check_table(points: ArrayLike, name: str) -> np.ndarray:
+def check_table(
+    points: ArrayLike,
+    name: str,
+    keep_holes: bool = False,
+) -> np.ndarray:
     """Refuse anything but a non-empty, numeric table; mark its null records.
 
     Points may be private: messages show neither their values nor their rows.
@@ -169,11 +173,13 @@ def check_table(points: ArrayLike, name: str) -> np.ndarray:
     points : array_like
     name : str
         What the points are called in the error message.
+    keep_holes : bool, default=False
+        Whether a row of which only some values are NaN keeps the others.
 
     Returns
     -------
     ndarray of float64, shape (n, d)
-        C-contiguous. A row with NaN or an infinite value is a null record: NaN
+        C-contiguous. Another row with NaN or an infinite value is a null record: NaN
         throughout.
 
     Raises
@@ -197,13 +203,13 @@ def check_table(points: ArrayLike, name: str) -> np.ndarray:
             f"{name}: points of type {points.dtype} should be real numbers; {ENCODING}"
         )
     points = np.ascontiguousarray(points, dtype=np.float64)
-    present = np.isfinite(points).all(axis=1)
-    if not present.any():
+    if find_null(points).all():
         raise ValueError(
             f"{name}: every row has a missing or infinite value; leave out columns "
             "without values"
         )
-    return points if present.all() else np.where(present[:, None], points, np.nan)
+    null = find_null(points, keep_holes)
+    return np.where(null[:, None], np.nan, points) if null.any() else points
 
 
 def check_domain(bounds: ArrayLike, n_dimensions: int, name: str) -> np.ndarray:

@@ -92,6 +92,7 @@ def load(
     label: user_files.Column | None = None,
     decimal: str | None = None,
     groups: user_files.Column | None = None,
+    missing: str | None = None,
 ) -> Dataset:
     """Load a data set from the first source that has it.
 
@@ -124,6 +125,9 @@ def load(
     groups : str or int, optional
         Column with the person of every row: of a file, or by its name of a set that has
         one, such as the ``user`` of ``gowalla-nyc``.
+    missing : str, optional
+        For ``file`` only: how a method treats missing values; rows with some are kept
+        for it.
 
     Returns
     -------
@@ -149,7 +153,12 @@ def load(
     resolved.check_groups(name, groups)
     _check_file_arguments(name, bounds=bounds)
     options = _check_file_arguments(
-        name, path=path, columns=columns, label=label, decimal=decimal
+        name,
+        path=path,
+        columns=columns,
+        label=label,
+        decimal=decimal,
+        missing=missing,
     )
     if resolved.entry:
         dataset = _load_published(resolved.entry, data_dir)
@@ -178,6 +187,7 @@ def fingerprint(
     label: user_files.Column | None = None,
     decimal: str | None = None,
     groups: user_files.Column | None = None,
+    missing: str | None = None,
 ) -> str:
     """Hash the declaration of a data set, without loading or generating it.
 
@@ -204,7 +214,12 @@ def fingerprint(
     resolved = resolve(name)
     resolved.check_groups(name, groups)
     options = _check_file_arguments(
-        name, path=path, columns=columns, label=label, decimal=decimal
+        name,
+        path=path,
+        columns=columns,
+        label=label,
+        decimal=decimal,
+        missing=missing,
     )
     if resolved.entry:
         return _add_groups(registry.fingerprint(resolved.entry), groups)

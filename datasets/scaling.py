@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pkm.datasets.dataset import Dataset, check_table
+from pkm.row_blocks import find_null
 
 PREPROCESSING = ("minmax", "public", "range", "ball")
 #: Preprocessing whose bounds are computed from the points: no budget pays for them.
@@ -22,7 +23,7 @@ class Scaled:
     ----------
     name : str
     points : ndarray of float64, shape (n, d)
-        In [-1, 1]; null records are NaN throughout.
+        In [-1, 1]; missing values are NaN, null records throughout.
     labels : ndarray of int64, shape (n,), or None
     n_clusters : int or None
         Default number of clusters; None for a file without one.
@@ -57,7 +58,13 @@ class Scaled:
     is_transform_fitted: bool = False
 
 
-def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
+def scale(
+    dataset: Dataset,
+    preprocessing: str,
+    *,
+    clip: bool = True,
+    keep_holes: bool = False,
+) -> Scaled:
     """Scale a data set to [-1, 1]^d.
 
     Parameters
@@ -74,6 +81,8 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     clip : bool
         Whether points outside the domain or range are moved to its border (and counted)
         or refused.
+    keep_holes : bool, default=False
+        Whether a row of which only some values are NaN keeps the others.
 
     Returns
     -------
@@ -98,8 +107,8 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
             f"preprocessing={preprocessing!r} should be one of "
             f"{', '.join(PREPROCESSING)}"
         )
-    points = check_table(dataset.points, dataset.name)
-    present = points[~np.isnan(points[:, 0])]
+    points = check_table(dataset.points, dataset.name, keep_holes)
+    present = points[~find_null(points, keep_holes)]
     lower, upper = _find_bounds(dataset, present, preprocessing)
     outside = 0
     if preprocessing not in DATA_DEPENDENT:
@@ -147,10 +156,10 @@ def _find_bounds(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and upper bounds of the columns in raw units."""
     if preprocessing == "minmax":
-        return points.min(axis=0), points.max(axis=0)
+        return np.fmin.reduce(points), np.fmax.reduce(points)
     if preprocessing == "ball":
-        center = points.mean(axis=0)
-        radius = np.linalg.norm(points - center, axis=1).max()
+        center = np.nanmean(points, axis=0)
+        radius = np.linalg.norm(np.nan_to_num(points - center), axis=1).max()
         return center - radius, center + radius
     if preprocessing == "public":
         if not np.all(np.isfinite(dataset.domain)):

@@ -19,7 +19,7 @@ from pkm.datasets.delimited import DECIMALS
 from pkm.datasets.sources import DataUnavailable
 from pkm.files import keyed_digest
 from pkm.names import suggestion
-from pkm.row_blocks import ENCODING, PARQUET, list_parquet_files
+from pkm.row_blocks import ENCODING, PARQUET, find_null, list_parquet_files
 from pkm.source import read_code
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Table(NamedTuple):
     ----------
     points : ndarray of float64, shape (n, d)
         A row with a missing, NaN or infinite value is a null record: NaN throughout.
+        With `missing` a row of which only some values are missing keeps the others.
     labels : ndarray of int64, shape (n,), or None
         Numbers of the classes.
     groups : Series or ndarray of shape (n,), or None
@@ -68,6 +69,7 @@ def read(
     label: Column | None = None,
     decimal: str | None = None,
     groups: Column | None = None,
+    missing: str | None = None,
 ) -> Table:
     """Read the points of a file, the numbers of their classes, and their persons.
 
@@ -90,6 +92,8 @@ def read(
         Decimal mark of a text file. Default: it is found out.
     groups : str or int, optional
         Column or array of the person, as of `label`: integers or texts.
+    missing : str, optional
+        How a method treats missing values; rows with some are kept for it.
 
     Returns
     -------
@@ -125,7 +129,7 @@ def read(
         points, classes, persons = _select(content, columns, label, groups)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    points = check_table(points, str(path))
+    points = check_table(points, str(path), keep_holes=missing is not None)
     return Table(points, _encode(classes, points, str(path)), persons, layout)
 
 
@@ -161,6 +165,7 @@ def fingerprint(
     label: Column | None = None,
     decimal: str | None = None,
     groups: Column | None = None,
+    missing: str | None = None,
 ) -> str:
     """Digest the files' content, what is chosen of it, and the code of its reader.
 
@@ -169,7 +174,7 @@ def fingerprint(
     """
     content = content_digest(path)
     features = None if columns is None else list(columns)
-    chosen = repr((features, label, decimal, groups))
+    chosen = repr((features, label, decimal, groups, missing))
     code = read_code(Path(__file__)) + read_code(Path(delimited.__file__))
     return keyed_digest(content + (chosen + code).encode())
 
@@ -375,7 +380,7 @@ def _encode(
             f"{source}: labels of shape {np.shape(classes)} should be n={n} classes"
         )
     is_missing = np.asarray(pd.isna(classes))
-    is_null = np.isnan(points[:, 0])
+    is_null = find_null(points, keep_holes=True)
     if (is_missing & ~is_null).any():
         raise ValueError(f"{source}: labels are missing; give every row a class")
     labels = np.full(n, -1)

@@ -110,8 +110,9 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         groups : array-like of shape (n,), or str, optional
             Person of every row, as integers or texts; a null is a person of one row. Or
             the name of a column of a frame, a Parquet file or an Arrow table, which is
-            then no feature; or a ``dask.array`` with the chunks of X. Such ids are read
-            in blocks, with 12 bytes of memory for each person.
+            then no feature; or a ``dask.array`` with the chunks of X; or beside a file
+            an array that is mapped from another one. Such ids are read in blocks, with
+            12 bytes of memory for each person.
 
             Neighbors then differ in all rows of one person, and n is the number of
             persons. A row of a person with m rows weighs 1 / m, so that the cost is an

@@ -23,6 +23,8 @@ from pkm.row_blocks import (
     ENCODING,
     RowBlocks,
     RowsLike,
+    attach_ids,
+    find_null,
     is_dask_array,
     is_pandas_frame,
     row_blocks,
@@ -94,9 +96,13 @@ def read_points(
             points = replace(points, ids=_divide_ids(groups, points.sizes))
             persons = count_chunks(points.ids, points.sizes)
     else:
+        is_mapped = isinstance(groups, np.memmap)
+        if is_mapped:
+            rows = attach_ids(rows, groups)
         points = Blocks.quantize(rows, *bounds, **options)
-        if column is not None:
-            persons = count_persons(rows.ids(), f"groups={column!r}")
+        if column is not None or is_mapped:
+            name = "groups" if column is None else f"groups={column!r}"
+            persons = count_persons(rows.ids(), name)
     in_memory = None if persons else cast("ArrayLike | None", groups)
     weights = weigh(rows.n_rows, in_memory)
     if persons:
@@ -332,14 +338,6 @@ def _refuse_outside(method: ClusteringMethod, outside: bool) -> None:
 def count_null(rows: np.ndarray) -> int:
     """Count the rows that are null records: those with NaN or an infinite value."""
     return int(find_null(rows).sum())
-
-
-def find_null(rows: np.ndarray, keep_holes: bool = False) -> np.ndarray:
-    """Mask (n,) of the null records; with holes a row may lack some entries."""
-    n_finite = np.isfinite(rows).sum(axis=1)
-    if keep_holes:
-        return (np.isinf(rows).sum(axis=1) > 0) | (n_finite == 0)
-    return n_finite < rows.shape[1]
 
 
 def refuse_null(n_null: int, name: str = "X") -> None:

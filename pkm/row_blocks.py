@@ -294,6 +294,21 @@ def stacked(rows: RowBlocks) -> np.ndarray:
     return np.concatenate(list(rows.blocks()))
 
 
+def find_null(rows: np.ndarray, keep_holes: bool = False) -> np.ndarray:
+    """Mask (n,) of the null records; with holes a row may lack some entries.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0, 1.0], [0.0, np.nan], [np.nan, np.nan], [0.0, np.inf]])
+    >>> find_null(rows).tolist(), find_null(rows, keep_holes=True).tolist()
+    ([False, True, True, True], [False, False, True, True])
+    """
+    n_finite = np.isfinite(rows).sum(axis=1)
+    if keep_holes:
+        return (np.isinf(rows).sum(axis=1) > 0) | (n_finite == 0)
+    return n_finite < rows.shape[1]
+
+
 def is_dask_array(source: object) -> bool:
     """Tell whether an object is a ``dask.array``."""
     return _is_instance(source, "dask", "Array")
@@ -380,16 +395,54 @@ def _open_npy(path: str) -> RowBlocks:
 def _open_mapped(array: np.memmap, name: str, unwritten: bool = False) -> RowBlocks:
     """Return the blocks of an array that is mapped from a file."""
     n, d = array.shape
-    path = array.filename
-    stamps = {}
-    # An array that may write to its file changes it, too.
-    if path is not None and array.mode in ("r", "c") and Path(path).is_file():
-        stamps[str(path)] = read_stamp(path)
 
     def read() -> Iterator[np.ndarray]:
         return mapped_blocks(array, max(1, BLOCK_VALUES // d), unwritten=unwritten)
 
-    return RowBlocks(n, d, read, name, stamps)
+    return RowBlocks(n, d, read, name, _stamp_mapped(array))
+
+
+def _stamp_mapped(array: np.memmap) -> dict[str, Stamp]:
+    """Return the stamp of the file of a mapped array, if only others write to it."""
+    path = array.filename
+    # An array that may write to its file changes it, too.
+    if path is not None and array.mode in ("r", "c") and Path(path).is_file():
+        return {str(path): read_stamp(path)}
+    return {}
+
+
+def attach_ids(rows: RowBlocks, ids: np.memmap) -> RowBlocks:
+    """Give rows the ids of their persons, which are mapped from a file of their own.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many ids as rows.
+    """
+    if ids.shape != (rows.n_rows,):
+        raise ValueError(
+            f"groups of shape {ids.shape} must have one id for each of {rows.n_rows} "
+            "rows"
+        )
+
+    def read_identified() -> Iterator[IdentifiedBlock]:
+        start = 0
+        for block in rows.blocks():
+            stop = start + len(block)
+            yield IdentifiedBlock(block, np.asarray(ids[start:stop]))
+            start = stop
+
+    return replace(
+        rows,
+        stamps=rows.stamps | _stamp_mapped(ids),
+        read_identified=read_identified,
+        read_ids=partial(
+            mapped_blocks,
+            ids,
+            max(1, BLOCK_VALUES // VALUES_OF_ID),
+            unwritten=False,
+        ),
+    )
 
 
 def mapped_blocks(

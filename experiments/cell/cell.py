@@ -36,7 +36,7 @@ STYLE = names("style")
 
 
 #: Keywords of `pkm.datasets.load` for the values of `Cell.file`.
-FILE_OPTIONS = ("path", "columns", "label", "decimal", "groups")
+FILE_OPTIONS = ("path", "columns", "label", "decimal", "groups", "missing")
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,16 @@ class Cell(Settings):
         is, under a key (see `data_fingerprint`).
     columns : tuple of str or int, optional
         Which columns of a data set called ``"file"`` are features. With `label_column`,
-        `decimal` and `groups` part of the identity through the data's fingerprint.
+        `decimal`, `groups` and `missing` part of the identity through the data's
+        fingerprint.
     label_column : str or int, optional
         Which column of it is the class.
     decimal : {"point", "comma"}, optional
         Its decimal mark; by default it is found out.
     groups : str or int, optional
         Which column of a data set has the person of every row.
+    missing : str, optional
+        How the method treats missing values of it. Metrics are of complete rows.
     bounds : tuple or None
         Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or
         one value per column.
@@ -138,6 +141,7 @@ class Cell(Settings):
     label_column: str | int | None = None
     decimal: str | None = None
     groups: str | int | None = None
+    missing: str | None = None
     bounds: tuple | None = None
     clip: bool = checked_field(True, FLAG)
     timing: bool = checked_field(False, FLAG)
@@ -206,6 +210,8 @@ class Cell(Settings):
         """Return the columns of its rows that are known before it is run."""
         params = dict(self.params)
         params.pop("variant", None)
+        if self.missing is not None:
+            params["missing"] = self.missing
         return {
             "method": self.method,
             "target": self.target,
@@ -234,7 +240,8 @@ class Cell(Settings):
     def file(self) -> tuple:
         """Path and options from which a data set called ``"file"`` is read."""
         label = self.label_column
-        return self.path, self.columns, label, self.decimal, self.groups
+        options = self.path, self.columns, label, self.decimal, self.groups
+        return *options, self.missing
 
     @property
     def points(self) -> tuple:

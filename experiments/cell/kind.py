@@ -23,7 +23,7 @@ class Kind(Settings):
     help : str
         Help text of the key in ``pkm run``; empty for a key of sweeps alone.
     serves_persons : bool
-        Whether a record may be all rows of one person.
+        Whether a record may be all rows of one person, or lack some values.
     """
 
     key: ClassVar[str]

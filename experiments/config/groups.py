@@ -18,7 +18,16 @@ GROUPS = ("paper", "method", "dataset", "profile", "backend", "tracking")
 #: Keys of the groups that have the same ones in every file.
 GROUP_KEYS = {
     "backend": ("name", "jobs", "threads", "time_limit", "retries", "scheduler"),
-    "dataset": ("name", "path", "bounds", "columns", "label", "decimal", "groups"),
+    "dataset": (
+        "name",
+        "path",
+        "bounds",
+        "columns",
+        "label",
+        "decimal",
+        "groups",
+        "missing",
+    ),
     "profile": ("name", "seeds"),
     "tracking": ("name", "uri", "artifacts"),
 }

@@ -21,7 +21,7 @@ from pkm.experiments.config.method_parameters import (
 from pkm.experiments.config.settings import require
 from pkm.methods.weights import weigh_rows
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
-from pkm.row_blocks import stacked
+from pkm.row_blocks import find_null, stacked
 
 #: Flaws of any claim about points in bounds that were read off them, and about points
 #: that come from a map fitted to the records (analysis/flaws.yaml).
@@ -39,7 +39,8 @@ class PreparedData:
         Points on the 2^-16 grid, for the metrics.
     method_points : Points
         The same for the method, on the grid of bounds that are `bounds_factor` times as
-        wide.
+        wide. With `missing` rows of which only some values are missing are no null
+        records there.
     labels : ndarray of shape (n,) or None
         The points' classes, for the metrics alone; null records have none.
     clients : ndarray of shape (n,) or None
@@ -210,22 +211,28 @@ def prepare_data(
     if path and is_grid_file(path):
         rule = f"true: {path} was packed with points clipped to its bounds"
         require(clip or not open_grid(path).header.outside, "clip", clip, rule)
-    scaled = datasets.scale(loaded, preprocessing, clip=clip)
-    present = ~np.isnan(scaled.points[:, 0])
+    *_, missing = file
+    keep_holes = missing is not None
+    scaled = datasets.scale(loaded, preprocessing, clip=clip, keep_holes=keep_holes)
+    complete = ~find_null(scaled.points)
     ones = np.ones(scaled.points.shape[1])
-    weights = weigh_rows(len(present), scaled.groups)
+    weights = weigh_rows(len(complete), scaled.groups)
     points, _ = Points.quantize(scaled.points, -ones, ones, weights=weights)
     method_points = points
-    if bounds_factor != 1:
+    if bounds_factor != 1 or keep_holes:
         wider = bounds_factor * ones
         method_points, _ = Points.quantize(
-            scaled.points, -wider, wider, weights=weights
+            scaled.points,
+            -wider,
+            wider,
+            keep_holes=keep_holes,
+            weights=weights,
         )
     return PreparedData(
         points=points,
         method_points=method_points,
         bounds_factor=float(bounds_factor),
-        labels=None if scaled.labels is None else scaled.labels[present],
+        labels=None if scaled.labels is None else scaled.labels[complete],
         clients=scaled.clients,
         domain=np.array([scaled.lower, scaled.upper]),
         private_bounds=bool(scaled.uses_private_bounds),
@@ -299,6 +306,11 @@ def build_method(cell: Cell):
         )
     # `pkm.experiments.fit.central` passes points in place of this name.
     params.pop("public_data", None)
+    if cell.missing is not None:
+        rule = f"null for {cell.method}, which has no such parameter"
+        is_known = "missing" in get_parameter_names(cell.target)
+        require(is_known, "missing", cell.missing, rule)
+        params["missing"] = cell.missing
     params["n_clusters"] = cell.k
     if cell.epsilon is not None:
         params["epsilon"] = cell.epsilon

@@ -10,7 +10,7 @@ from pkm.metrics import METRICS
 from pkm.scalars import is_integer
 
 #: Keys of a data set that is read from a file.
-FILE_KEYS = ("path", "bounds", "columns", "label", "decimal")
+FILE_KEYS = ("path", "bounds", "columns", "label", "decimal", "missing")
 
 
 def list_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:

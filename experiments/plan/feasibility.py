@@ -156,8 +156,8 @@ def check_cell(
     ValueError
         If k exceeds the number of points, the method refuses its parameters or the
         kind, or a file's content does not fit. Also if preprocessing=range has no
-        common range, points lie outside a domain with clip=false, or persons are not
-        served.
+        common range, points lie outside a domain with clip=false, or the kind serves
+        no persons or missing values.
     """
     method = build_method(cell)
     rule = f"at most n={info.n}, the points of {cell.dataset_name}"
@@ -168,9 +168,10 @@ def check_cell(
     rule = "a number of replicates with secure noise, whose seeds are drawn"
     holds = are_numbers or not uses_secure_noise(cell, method)
     require(holds, "seeds", list(cell.seeds), rule)
-    rule = f"null with {cell.kind.key}, where a record is a row"
-    serves_persons = cell.groups is None or cell.kind.serves_persons
-    require(serves_persons, "groups", cell.groups, rule)
+    rule = f"null with {cell.kind.key}, where a record is a complete row"
+    for name in ("groups", "missing"):
+        value = getattr(cell, name)
+        require(value is None or cell.kind.serves_persons, name, value, rule)
     unclipped = cell.preprocessing not in DATA_DEPENDENT and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:

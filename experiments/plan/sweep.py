@@ -299,6 +299,7 @@ def expand_sweep(
                     label_column=source["label"],
                     decimal=source["decimal"],
                     groups=source["groups"],
+                    missing=source["missing"],
                     bounds=to_tuples(source["bounds"]),
                     style=method.style,
                     kind=kind,

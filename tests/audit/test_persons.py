@@ -1,13 +1,16 @@
-"""Planted faults of persons and weights: replay moves whole persons through ``fit``."""
+"""Planted faults of persons, weights and holes: replay moves whole persons through ``fit``."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+from planted_faults import find_labels
 
 from pkm.audit import report
 from pkm.compute import SCALE
 from pkm.compute.kernels import clipping, farthest, grid_codes, nearest, shells
+from pkm.compute.storage import points as points_module
 from pkm.compute.storage.blocks import Shards
 from pkm.compute.storage.points import RowWeights
 from pkm.methods import (
@@ -28,12 +31,16 @@ from pkm.methods import (
 from pkm.methods import base as methods_base
 from pkm.methods import weights as methods_weights
 from pkm.privacy import StabilityHistogram
-from pkm.privacy.queries import clipped_points, clipped_queries
+from pkm.privacy.queries import clipped_points, clipped_queries, marginals, tree
 
 N_PAIRS = 24
 NO_WEIGHTS = np.empty(0, np.int32)
 correct = methods_weights.weigh_rows
+read_points = methods_base.read_points
+clipped_sums = clipping.clipped_sums
+histogram = tree.histogram
 moments = clipped_queries._moments
+fill_holes = points_module._fill_holes
 
 
 def weigh_by(change):
@@ -97,50 +104,32 @@ def count_present(weights, groups, sample_weight):
     return weights._replace(n_persons=max(len(present), 4))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        count_each_row,
-        round_up,
-        one_row_fewer,
-        join_within_halves,
-        root_of_sizes,
-        no_bound,
-        count_present,
-    ],
-)
-def test_faults_of_weights_are_found(change, monkeypatch):
-    monkeypatch.setattr(methods_base, "weigh_rows", weigh_by(change))
-    _, findings = report.replay_pairs(QuadtreeKMeans(2, bounds=(-1, 1)), N_PAIRS, 0)
-    assert findings
+def cap_in_each_cell(method, X, groups, weigh):
+    """A person's rows weigh one record in each cell of a hash, not in all cells together."""
+    if groups is None:
+        return read_points(method, X, groups, weigh)
+    cells = np.floor(4 * X[:, 0])
+    ids = [f"{person} in {cell}" for person, cell in zip(groups, cells, strict=True)]
+    n_persons = len(set(groups))
+
+    def weigh_in_cells(n_rows, groups):
+        return weigh(n_rows, ids)._replace(n_persons=n_persons)
+
+    return read_points(method, X, groups, weigh_in_cells)
 
 
-@pytest.mark.parametrize(
-    ("module", "method"),
-    [
-        (clipping, FastLloyd(2, bounds=(-1, 1))),
-        (grid_codes, QuadtreeKMeans(2, bounds=(-1, 1))),
-        (shells, GLloyd(2, bounds=(-1, 1), zoom=0.3)),
-    ],
-    ids=["sums", "grid", "shells"],
-)
-def test_kernels_that_count_rows_are_found(module, method, monkeypatch):
+def count_rows(points):
     """A kernel forgets the weights, and gives each row that of a record."""
-    if module is clipping:
-        weightless = clipping.clipped_sums
+    return np.full(len(points.rows), SCALE, np.int32)
 
-        def clipped_sums(rows, weights, *arguments):
-            return weightless(rows, NO_WEIGHTS, *arguments)
 
-        monkeypatch.setattr(clipping, "clipped_sums", clipped_sums)
-    else:
+def sum_rows(rows, weights, *arguments):
+    return clipped_sums(rows, NO_WEIGHTS, *arguments)
 
-        def read_weights(points):
-            return np.full(len(points.rows), SCALE, np.int32)
 
-        monkeypatch.setattr(module, "read_weights", read_weights)
-    _, findings = report.replay_pairs(method, N_PAIRS, 0)
-    assert findings
+def score_rows(codes, order, weights, counts):
+    weights = np.full(len(codes), SCALE if len(weights) else 1, np.int32)
+    histogram(codes, order, weights, counts)
 
 
 def one_threshold(self, count, is_secure=False):
@@ -163,20 +152,58 @@ def whole_costs(squares, weights):
     return squares
 
 
-@pytest.mark.parametrize(
-    ("owner", "name", "fault", "method"),
-    [
-        (StabilityHistogram, "find_threshold", one_threshold, KaplanStemmer(2, bounds=(-1, 1))),
-        (clipped_points, "farthest", select_rows, KaplanStemmer(2, bounds=(-1, 1))),
-        (clipped_queries, "_moments", whole_moments, FedDPKMeans(2, dimensions=1, bounds=(-1, 1))),
-        (nearest, "weigh_sq_dists", whole_costs, Balcan(2, bounds=(-1, 1))),
-    ],
-    ids=["threshold", "farthest", "moments", "costs"],
-)
-def test_faults_in_a_ball_are_found(owner, name, fault, method, monkeypatch):
-    monkeypatch.setattr(owner, name, fault)
-    _, findings = report.replay_pairs(method, 2 * N_PAIRS, 0)
-    assert findings
+def inverse_share(points):
+    """Rows with absent entries stand for those that are complete."""
+    return (SCALE / (~points.holes).mean(axis=1)).astype(np.int32)
+
+
+def fill_by_mean(points, middle):
+    """Absent entries are the mean of their column, which is one of the data."""
+    with np.errstate(invalid="ignore"):
+        present = np.where(np.isfinite(points), points, 0.0).sum(axis=0)
+        means = present / np.isfinite(points).sum(axis=0)
+    return fill_holes(points, np.nan_to_num(means))
+
+
+def drop_rows(method, X, groups, weigh):
+    """Rows without a value are left out, and n is the number of the others."""
+    if groups is None and weigh.keywords["sample_weight"] is None:
+        X = X[np.isfinite(X).any(axis=1)]
+    return read_points(method, X, groups, weigh)
+
+
+#: What is broken, by what, the method that shows it, and in how many pairs if they are more.
+FAULTS = {
+    "rows once each": (methods_base, "weigh_rows", weigh_by(count_each_row), QuadtreeKMeans),
+    "rounded up": (methods_base, "weigh_rows", weigh_by(round_up), QuadtreeKMeans),
+    "one row fewer": (methods_base, "weigh_rows", weigh_by(one_row_fewer), QuadtreeKMeans),
+    "two blocks": (methods_base, "weigh_rows", weigh_by(join_within_halves), QuadtreeKMeans),
+    "roots": (methods_base, "weigh_rows", weigh_by(root_of_sizes), QuadtreeKMeans),
+    "no bound": (methods_base, "weigh_rows", weigh_by(no_bound), QuadtreeKMeans),
+    "n of weights": (methods_base, "weigh_rows", weigh_by(count_present), QuadtreeKMeans),
+    "cap in each cell": (methods_base, "read_points", cap_in_each_cell, KaplanStemmer),
+    "rows in sums": (clipping, "clipped_sums", sum_rows, FastLloyd),
+    "rows in a grid": (grid_codes, "read_weights", count_rows, QuadtreeKMeans),
+    "rows in shells": (shells, "read_weights", count_rows, partial(GLloyd, zoom=0.3)),
+    "rows in a tree": (tree, "read_weights", count_rows, LSHSplits),
+    "rows in scores": (tree, "histogram", score_rows, DPM),
+    "rows in tables": (marginals, "read_weights", count_rows, MSTKMeans),
+    "threshold": (StabilityHistogram, "find_threshold", one_threshold, KaplanStemmer),
+    "farthest rows": (clipped_points, "farthest", select_rows, KaplanStemmer, 4 * N_PAIRS),
+    "moments": (clipped_queries, "_moments", whole_moments, partial(FedDPKMeans, dimensions=1)),
+    "costs": (nearest, "weigh_sq_dists", whole_costs, Balcan),
+    "weight of a hole": (clipping, "weigh_present", inverse_share, FastLloyd),
+    "mean of a column": (points_module, "_fill_holes", fill_by_mean, LSHSplits),
+    "rows left out": (methods_base, "read_points", drop_rows, GLloyd),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.no_cover  # other tests run the same code
+def test_replay_finds(name, monkeypatch):
+    owner, attribute, fault, method, *n_pairs = FAULTS[name]
+    monkeypatch.setattr(owner, attribute, fault)
+    assert find_labels(method(2, bounds=(-1, 1)), *n_pairs or [N_PAIRS])
 
 
 IN_A_BALL = [KaplanStemmer, Balcan, PEMeans, FedDPKMeans]

@@ -194,6 +194,44 @@ def test_chunks_of_ids_give_the_bits_of_ids_in_memory(method, kind):
         assert (model.cluster_centers_ == weighted).all()
 
 
+@pytest.mark.parametrize(("method", "kind"), WITH_KINDS[:2])
+def test_ids_of_a_file_of_their_own_give_the_bits_of_ids_in_memory(method, kind, tmp_path):
+    ids = np.random.default_rng(1).integers(300, size=len(X))
+    np.save(tmp_path / "ids.npy", ids if kind == "integers" else ids.astype(str))
+    np.save(tmp_path / "X.npy", X)
+    weights = np.random.default_rng(2).uniform(-0.1, 1.1, len(X))
+    mapped = np.load(tmp_path / "ids.npy", mmap_mode="r")
+    for options in ({}, {"sample_weight": weights}):
+        expected = fit(method, groups=ids, **options)
+        model = fit(method, tmp_path / "X.npy", groups=mapped, **options)
+        assert (model.cluster_centers_ == expected.cluster_centers_).all()
+        assert model.ledger_.budget.unit == "person"
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (np.arange(5), r"groups of shape \(5,\) must have one id for each of 2000 rows"),
+        (np.ones(len(X)), "groups are of type double, and persons must be"),
+    ],
+)
+def test_bad_files_of_ids_are_refused(ids, message, tmp_path):
+    np.save(tmp_path / "ids.npy", ids)
+    np.save(tmp_path / "X.npy", X)
+    refuse(tmp_path / "X.npy", np.load(tmp_path / "ids.npy", mmap_mode="r"), message, tmp_path)
+
+
+def test_a_file_of_ids_that_changes_is_refused(tmp_path):
+    np.save(tmp_path / "ids.npy", np.arange(len(X)))
+    np.save(tmp_path / "X.npy", X)
+    rows = row_blocks.row_blocks(tmp_path / "X.npy")
+    rows = row_blocks.attach_ids(rows, np.load(tmp_path / "ids.npy", mmap_mode="r"))
+    assert sum(map(len, rows.ids())) == len(X)
+    np.save(tmp_path / "ids.npy", np.ones(len(X), np.int64))
+    with pytest.raises(row_blocks.ChangedRows, match=r"ids.npy has changed"):
+        list(rows.identified_blocks())
+
+
 def test_names_of_features_are_without_the_ids():
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame({"lon": X[:, 0], "user": np.arange(len(X)) // 3, "lat": X[:, 1]})

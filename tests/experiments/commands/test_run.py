@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from pkm.__main__ import main as pkm_main
+from pkm.arrow import read_parameters
 from pkm.datasets import load
 from pkm.experiments.commands import (
     launcher,
@@ -20,7 +21,7 @@ from pkm.experiments.commands import (
 from pkm.experiments.config.groups import choices, read_entry
 from pkm.experiments.plan.plan import SEEDED_NOISE_NOTICE
 from pkm.experiments.store.store import Store
-from pkm.methods import FastLloyd, load_method
+from pkm.methods import FastLloyd, Lloyd, load_method
 
 pytestmark = pytest.mark.integration
 
@@ -459,6 +460,28 @@ def test_columns_of_a_file(call_run, tmp_path):
         (["decimal=comma", "dataset=iris"], "decimal='comma' is not allowed"),
         (["columns=[x]", "dataset=iris"], "columns=['x'] is not allowed"),
         (["label=kind", "dataset=iris"], "label='kind' is not allowed"),
+        (
+            ["missing=middle", "dataset=iris"],
+            "missing='middle' is not allowed: missing must be left",
+        ),
+        (
+            ["method=fastlloyd", "missing=middle", "bounds=[0,1]"],
+            "missing='middle' must be None or 'k-pod'",
+        ),
+        (
+            [
+                "missing=k-pod",
+                "bounds=[0,1]",
+                "method=glloyd",
+                "federation.clients=1",
+                "timing=true",
+            ],
+            "missing='k-pod' needs rows with missing entries, and clients of a protocol have none",
+        ),
+        (
+            ["method=k_fed", "missing=middle", "bounds=[0,1]"],
+            "missing must be null for k_fed, which has no such parameter",
+        ),
     ],
 )
 def test_columns_that_are_none(call_run, tmp_path, words, message):
@@ -492,6 +515,26 @@ def test_missing_values_are_null_records_where_the_adjacency_defines_them(call_r
         code, _, err = call_run(f"method={method}", *words)
         assert code == 2
         assert f"for {method}, private under {adjacency} adjacency: impute them" in err
+
+
+def test_rows_with_missing_values_are_kept_for_a_method_that_treats_them(call_run, tmp_path):
+    """Centers are those of `fit`; metrics are of the complete rows."""
+    lines = ["x,y", ",0.3", "0.5,0.5", "0.6,0.4", "0.1,0.9", "0.2,0.8", "0.7,", ","]
+    (tmp_path / "holes.csv").write_text("\n".join(lines) + "\n")
+    words = ["dataset=file", f"path={tmp_path / 'holes.csv'}", "bounds=[0,1]", "k=2", "seeds=[3]"]
+    words += ["method=lloyd", "keep_centers=true", "metrics=[nicv]"]
+    for missing in ("k-pod", "null"):
+        assert call_run(*words, f"missing={missing}")[0] == 0
+    rows = call_run.store.read(call_run.store.keys())
+    rows.index = ["missing" in parameters for parameters in read_parameters(rows)]
+    X = np.genfromtxt(tmp_path / "holes.csv", delimiter=",", skip_header=1)
+    fitted = Lloyd(2, bounds=(0, 1), missing="k-pod", random_state=3).fit(X[:-1])
+    centers = np.stack(rows.loc[True, "centers"])
+    assert centers.tolist() == fitted.cluster_centers_.tolist()
+    assert centers.tolist() != np.stack(rows.loc[False, "centers"]).tolist()
+    complete = X[np.isfinite(X).all(axis=1)]
+    squares = ((complete[:, None] - centers) ** 2).sum(axis=2).min(axis=1)
+    assert rows.loc[True, "nicv"] == pytest.approx(4 * squares.mean(), rel=1e-3)
 
 
 def test_unwritable_results_are_refused(tmp_path, capsys):
