@@ -106,7 +106,10 @@ def test_holes_change_no_sensitivity(seed):
 
 @pytest.mark.parametrize("relative", [False, True])
 def test_sums_are_those_of_filled_rows(relative):
-    """Brute force: the nearest center by the present entries fills in the absent ones."""
+    """Brute force: the nearest center by the present entries fills in the absent ones.
+
+    Rows weigh the cube of the share of the present entries.
+    """
     rng = np.random.default_rng(0)
     rows = np.rint(draw_rows(rng, 200) * SCALE) / SCALE
     centers = rng.integers(-SCALE, SCALE, (1, 4, 3))
@@ -120,8 +123,9 @@ def test_sums_are_those_of_filled_rows(relative):
         nearest = squares.argmin()
         if present.any() and squares[nearest] <= (radius * SCALE) ** 2:
             filled = np.where(present, row * SCALE, centers[0, nearest])
-            sums[nearest] += filled - relative * centers[0, nearest]
-            counts[nearest] += SCALE
+            weight = SCALE * present.sum() ** 3 // 3**3
+            sums[nearest] += np.trunc((filled - relative * centers[0, nearest]) * (weight / SCALE))
+            counts[nearest] += weight
     exact = query.exact(curator_of(rows))
     assert exact["sums"][0].tolist() == sums.tolist()
     assert exact["counts"][0].tolist() == counts.tolist()
