@@ -98,7 +98,7 @@ class PlannedMethod:
             return self.method
         if epsilon == 0:
             raise ValueError(
-                f"report={self.method.report!r} and what comes before leave nothing of "
+                f"report={self.method.report!r} leaves nothing of "
                 f"epsilon={self.method.epsilon:g} and its delta: take a smaller report"
             )
         method = self._with_epsilon(epsilon)
