@@ -51,7 +51,7 @@ class ClippedPoints(View):
     radius : float
         At most sqrt(d).
     uncompressed_radius : float
-        Radius of the ball that a zoom found, on a grid that it compressed; otherwise
+        Radius on the grid up to which a zoom compressed no lengths; without compression
         the same as ``radius``.
     n_points, n_remaining, n_features : int
         Public: number of records, those that contribute nothing included; largest
