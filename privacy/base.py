@@ -304,8 +304,10 @@ class BaseCurator:
         charged: tuple[Sensitivities, StreamKey] | None,
     ) -> dict[str, np.ndarray]:
         """Add noise to the exact answer of a query that was charged."""
+        # It was not charged: the method claims no privacy.
         if charged is None:
             return self._collect(query, exact)
+        # What the view keeps of the outcomes is post-processing, too.
         sensitivities, key = charged
         outcomes = self._draw(
             query,

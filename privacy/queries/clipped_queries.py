@@ -107,6 +107,8 @@ class BucketCounts(BlockQuery):
 
     def of_block(self, source: ClippedPoints) -> Callable[[Points], Arrays]:
         """Buckets that occur, and their counts."""
+        # Of the points that are farthest from some centers; their mask is computed once
+        # for all queries that share the pass.
         remaining = source._remaining
         return partial(bucket_counts, hashing=self.hashing, remaining=remaining)
 
@@ -182,6 +184,7 @@ class BucketSums(BlockQuery):
 
     def answer(self, source: ClippedPoints, totals: Arrays) -> Answer:
         """Exact sums: of marked points, and of the copies that masks leave out."""
+        # Copies of a point are a number, because a mask could not select some of them.
         (sums,) = totals
         tied = list_tied(source._remaining, source.n_features)
         for row, count in zip(*tied, strict=True):

@@ -119,6 +119,7 @@ class CountQuery(Query):
 
     def replicate(self, source: Any, counts: np.ndarray) -> Answer:
         """Repeat counts, in multiples of the count unit, for all replicates."""
+        # They do not depend on the replicate; its noise does.
         counts = counts[None] * source.count_unit
         return {"counts": np.repeat(counts, source.n_replicates, axis=0)}
 
