@@ -143,8 +143,8 @@ class UnclippedCost(ClusterSummary):
 class UnclippedSums(BucketSums):
     """Sums of differences that are not shortened to the radius."""
 
-    def exact(self, view):
-        return BucketSums(self.hashing, self.codes, self.origins, 100.0).exact(view)
+    def of_block(self, view):
+        return BucketSums(self.hashing, self.codes, self.origins, 100.0).of_block(view)
 
 
 class ReplacedAsOne(BucketCounts):
