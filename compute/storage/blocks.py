@@ -1,7 +1,14 @@
 """Points in shards in memory, or in blocks that every pass reads again.
 
-Passes compute sums of integers over shards or blocks, which are the same in any order
-and for any division of the points.
+shard
+    Points that one array in memory holds, such as those of a client.
+block
+    Consecutive rows that are read or processed together, to bound memory.
+chunk
+    The block of a dask array, on a worker (:mod:`pkm.compute.storage.dask_points`).
+
+A pass reads all points once. It computes sums of integers over shards or blocks, which
+are the same in any order and for any division of the points.
 """
 
 from collections import deque
@@ -20,11 +27,12 @@ from pkm.compute.storage.persons import Persons
 from pkm.compute.storage.points import Points, RowWeights, read_weights
 from pkm.row_blocks import ChangedRows, RowBlocks
 
-#: What a function returns for a shard: sums are integer arrays.
+#: Result of a function for a shard or block, such as integer arrays of sums.
 Arrays = tuple[np.ndarray, ...]
 #: Combines the results of two sets of points to one; the first may be changed in place.
 Combine = Callable[[Arrays, Arrays], Arrays]
 Value = TypeVar("Value")
+SECONDS_WITHOUT_BAR = 2.0  # of a pass
 
 
 def add(totals: Arrays, more: Arrays) -> Arrays:
@@ -120,8 +128,8 @@ def _divide(arrays: Arrays, n: int) -> list[Arrays]:
     return [arrays[start : start + size] for start in range(0, len(arrays), size)]
 
 
-class Source(Protocol):
-    """Rows that can be read several times, in blocks with a length."""
+class RowSource(Protocol):
+    """Rows that every pass reads again, in blocks: RowBlocks or a GridFile."""
 
     @property
     def n_rows(self) -> int:
@@ -202,11 +210,11 @@ class Shards(list[Points]):
 
 
 def _combine_all(results: Iterable[Arrays], combine: Combine) -> Arrays:
-    """Combine the results of blocks in their order; of no blocks, an empty tuple.
+    """Combine the results of blocks in their order; without blocks, an empty tuple.
 
     Sums are added at once. Other results grow with the number of blocks. They are
-    combined with results of about as many blocks, as in a merge sort: each is copied a
-    logarithmic number of times, not once for every later block.
+    combined with results of about as many blocks, as in a merge sort. So each is copied
+    a logarithmic number of times, not once for every later block.
     """
     pending: list[tuple[int, Arrays]] = []  # numbers of blocks, and their results
     for result in results:
@@ -231,10 +239,10 @@ class StreamedPoints:
     ----------
     n_rows : int
     to_points : callable
-        From rows that are read together to Points.
+        Function from rows that are read together to Points.
     weights : RowWeights, Persons or None
-        Of the rows, in their order, or of persons whose ids are read with the rows;
-        None where each row is a record.
+        Weights of the rows, in their order, or of persons whose ids are read with the
+        rows; None where each row is a record.
     """
 
     n_rows: int
@@ -274,7 +282,7 @@ class Blocks(StreamedPoints):
     rows : RowBlocks or GridFile
         In the units of the data, or on the grid.
     to_points : callable
-        From a block of rows to Points.
+        Function from a block of rows to Points.
     n_null : int or None
         Number of null records if it is known; blocks of a grid file hold none.
     progress : bool
@@ -282,10 +290,11 @@ class Blocks(StreamedPoints):
     in_memory : bool
         Whether the rows are in memory; there is then room for the points as well.
     weights : RowWeights, Persons or None
-        Of the rows, in the order of the blocks. Persons need RowBlocks with ids.
+        Weights of the rows, in the order of the blocks. Persons need RowBlocks with
+        ids.
     """
 
-    rows: Source
+    rows: RowSource
     to_points: Callable[[Any], Points]
     n_null: int | None = None
     progress: bool = False
@@ -350,7 +359,7 @@ class Blocks(StreamedPoints):
         Parameters
         ----------
         function : callable
-            From Points to a tuple of arrays.
+            Function from Points to a tuple of arrays.
         combine : callable, optional
             Combines two tuples, in the order of the blocks. Default: adds them.
 
@@ -512,5 +521,12 @@ def _bar(n_rows: int, progress: bool) -> Iterator[Callable[[int], object]]:
         return
     from tqdm import tqdm
 
-    with tqdm(total=n_rows, unit=" rows", unit_scale=True, leave=False) as bar:
+    # Most passes are too short for a bar.
+    with tqdm(
+        total=n_rows,
+        unit=" rows",
+        unit_scale=True,
+        delay=SECONDS_WITHOUT_BAR,
+        leave=False,
+    ) as bar:
         yield bar.update

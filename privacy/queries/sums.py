@@ -55,7 +55,7 @@ from pkm.privacy.query import (
 )
 from pkm.scalars import is_integer
 
-# Parts of the answers of several queries, with the mechanisms that may release them.
+# Parts that answers of several queries have, with the mechanisms that may release them.
 COUNTS: Mechanisms = {"counts": (Gaussian, Laplace)}
 SUMS: Mechanisms = {"sums": (Gaussian, Laplace)}
 GAUSSIAN_COUNTS: Mechanisms = {"counts": (Gaussian,)}
@@ -83,7 +83,7 @@ def vector_sensitivity(
     length: float,
     n_entries: int,
     unit: Any = 1.0,
-    parts: int = 1,
+    resolution: int = 1,
 ) -> Sensitivity:
     """Sensitivity of an answer that changes by a vector of L2 norm at most ``length``.
 
@@ -94,18 +94,18 @@ def vector_sensitivity(
     """
     # L1 is at most sqrt(n) times L2, by the Cauchy-Schwarz inequality.
     l1 = math.sqrt(n_entries) * length
-    return Sensitivity(l1, length, length, unit=unit, parts=parts)
+    return Sensitivity(l1, length, length, unit=unit, resolution=resolution)
 
 
 ONE_COUNT = entries_sensitivity(1)
-"""One record more or less in one count."""
+"""Sensitivity of counts if one of them changes by one record."""
 
 TWO_COUNTS = entries_sensitivity(2)
-"""One record replaced or moved: one less in one count, one more in another."""
+"""Sensitivity of counts if one of them falls and another rises by one record."""
 
 
 class CountQuery(Query):
-    """Base class of counts; by default of disjoint cells: a record lies in one."""
+    """Base class of queries that count; by default a record lies in one cell."""
 
     mechanisms = COUNTS
 
@@ -118,13 +118,13 @@ class CountQuery(Query):
         return self.replicate(source, self.count(source))
 
     def replicate(self, source: Any, counts: np.ndarray) -> Answer:
-        """Repeat counts, in multiples of the count unit, for all replicates."""
+        """Repeat counts for all replicates, in units of 2**-16 records."""
         # They do not depend on the replicate; its noise does.
-        counts = counts[None] * source.count_unit
+        counts = counts[None] * source.count_factor
         return {"counts": np.repeat(counts, source.n_replicates, axis=0)}
 
     def count(self, source: Any) -> np.ndarray:
-        """Count the records of each cell, int64, in multiples of the count unit."""
+        """Count the records of each cell, int64, before the factor of the source."""
         raise NotImplementedError(f"{type(self).__name__} must define count")
 
 
@@ -307,7 +307,7 @@ class GridCounts(BlockQuery, CountQuery):
             )
 
     def of_block(self, source: Any) -> Callable[[Points], Arrays]:
-        """Count; the domain's upper end belongs to the last interval."""
+        """Count the points; the domain's upper end belongs to the last interval."""
         return one_array(cell_counts, intervals=self.intervals)
 
     def answer(self, source: Any, totals: Arrays) -> Answer:
@@ -340,15 +340,15 @@ class RecordCount(CountQuery):
         source.check_single(self.label)
 
     def count(self, source: Any) -> np.ndarray:
-        """Count the records: of a person, all rows together are one."""
-        return np.array([source._shards.n_records * (SCALE // source.count_unit)])
+        """Count the records; all rows of a person together are one."""
+        return np.array([source._shards.n_records * (SCALE // source.count_factor)])
 
     def postprocess(
         self,
         source: Any,
         outcomes: dict[str, Any],
     ) -> dict[str, Any]:
-        """Make the released number that of the curator."""
+        """Make the released number the curator's ``n_points``."""
         source.n_points = max(1, round(outcomes["counts"].item() / SCALE))
         return outcomes
 
@@ -415,7 +415,7 @@ def nearest_sums_and_counts(
         fill=fill,
     )
     sums, counts = source._shards.map_reduce(add_up)
-    counts *= source.count_unit
+    counts *= source.count_factor
     return {"sums": sums, "counts": counts}
 
 
