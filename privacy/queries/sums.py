@@ -137,7 +137,7 @@ class SumsAndCounts(Query):
         Sum ``x - center`` instead of ``x``; needs a radius, which then bounds what one
         record adds.
     fill : bool, default=False
-        Whether a record with absent entries has its center's coordinates there. The
+        Whether a record with missing entries has its center's coordinates there. The
         center is the nearest by the other entries, and the weight of the record is the
         cube of their share. By default they are the middle of the domain.
 
