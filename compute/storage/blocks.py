@@ -309,7 +309,7 @@ class Blocks(StreamedPoints):
         upper: np.ndarray,
         *,
         keep_remainders: bool = True,
-        keep_holes: bool = False,
+        keep_missing: bool = False,
         progress: bool = False,
     ) -> "Blocks":
         """Blocks of rows in a box; see :meth:`Points.quantize`.
@@ -328,7 +328,7 @@ class Blocks(StreamedPoints):
             lower=lower,
             upper=upper,
             keep_remainders=keep_remainders,
-            keep_holes=keep_holes,
+            keep_missing=keep_missing,
         )
         return cls(rows, to_points, progress=progress)
 
@@ -440,7 +440,7 @@ class Blocks(StreamedPoints):
         rows = np.empty((self.n_rows, self.n_features), np.float32)
         squared_norms = np.empty(self.n_rows)
         weights = np.empty(self.n_rows, np.int32) if self.has_weights else None
-        holes = None
+        is_missing = None
         n_filled = 0
         for block, start in self._read():
             points = self._to_points(block, start)
@@ -449,9 +449,10 @@ class Blocks(StreamedPoints):
             squared_norms[block_rows] = points.squared_norms
             if weights is not None:
                 weights[block_rows] = read_weights(points)
-            if points.holes is not None:
-                holes = np.zeros(rows.shape, bool) if holes is None else holes
-                holes[block_rows] = points.holes
+            if points.is_missing is not None:
+                if is_missing is None:
+                    is_missing = np.zeros(rows.shape, bool)
+                is_missing[block_rows] = points.is_missing
             n_filled = block_rows.stop
         points = Points(
             rows[:n_filled],
@@ -459,7 +460,7 @@ class Blocks(StreamedPoints):
             n_null=self.n_rows - n_filled,
             weights=None if weights is None else weights[:n_filled],
             n_persons=self.n_persons,
-            holes=None if holes is None else holes[:n_filled],
+            is_missing=None if is_missing is None else is_missing[:n_filled],
         )
         return Shards([points])
 
@@ -478,7 +479,7 @@ def quantize_block(
     lower: np.ndarray,
     upper: np.ndarray,
     keep_remainders: bool = True,
-    keep_holes: bool = False,
+    keep_missing: bool = False,
 ) -> Points:
     """Quantize a block of rows in a box."""
     if not isinstance(block, WeightedBlock):
@@ -493,7 +494,7 @@ def quantize_block(
         lower,
         upper,
         keep_remainders=keep_remainders,
-        keep_holes=keep_holes,
+        keep_missing=keep_missing,
         weights=block.weights,
     )
     return points
