@@ -292,7 +292,7 @@ class ScoreSensitivity(NamedTuple):
     Attributes
     ----------
     difference : float or ndarray of shape (m,)
-        One for all selections of a release, or one for each.
+        The bound, for all selections of a release or for each of them.
     monotonic : bool, default=False
         Whether an added record moves all scores in the same direction.
     failure : float, default=0
