@@ -32,6 +32,7 @@ Arrays = tuple[np.ndarray, ...]
 #: Combines the results of two sets of points to one; the first may be changed in place.
 Combine = Callable[[Arrays, Arrays], Arrays]
 Value = TypeVar("Value")
+SECONDS_WITHOUT_BAR = 2.0  # of a pass
 
 
 def add(totals: Arrays, more: Arrays) -> Arrays:
@@ -255,7 +256,7 @@ class Blocks(StreamedPoints):
         upper: np.ndarray,
         *,
         keep_remainders: bool = True,
-        keep_holes: bool = False,
+        keep_missing: bool = False,
         progress: bool = False,
     ) -> "Blocks":
         """Blocks of rows in a box; see :meth:`Points.quantize`.
@@ -274,7 +275,7 @@ class Blocks(StreamedPoints):
             lower=lower,
             upper=upper,
             keep_remainders=keep_remainders,
-            keep_holes=keep_holes,
+            keep_missing=keep_missing,
         )
         return cls(rows, to_points, progress=progress)
 
@@ -386,7 +387,7 @@ class Blocks(StreamedPoints):
         rows = np.empty((self.n_rows, self.n_features), np.float32)
         squared_norms = np.empty(self.n_rows)
         weights = np.empty(self.n_rows, np.int32) if self.has_weights else None
-        holes = None
+        is_missing = None
         n_filled = 0
         for block, start in self._read():
             points = self._to_points(block, start)
@@ -395,9 +396,10 @@ class Blocks(StreamedPoints):
             squared_norms[block_rows] = points.squared_norms
             if weights is not None:
                 weights[block_rows] = read_weights(points)
-            if points.holes is not None:
-                holes = np.zeros(rows.shape, bool) if holes is None else holes
-                holes[block_rows] = points.holes
+            if points.is_missing is not None:
+                if is_missing is None:
+                    is_missing = np.zeros(rows.shape, bool)
+                is_missing[block_rows] = points.is_missing
             n_filled = block_rows.stop
         points = Points(
             rows[:n_filled],
@@ -405,7 +407,7 @@ class Blocks(StreamedPoints):
             n_null=self.n_rows - n_filled,
             weights=None if weights is None else weights[:n_filled],
             n_persons=self.n_persons,
-            holes=None if holes is None else holes[:n_filled],
+            is_missing=None if is_missing is None else is_missing[:n_filled],
         )
         return Shards([points])
 
@@ -424,7 +426,7 @@ def quantize_block(
     lower: np.ndarray,
     upper: np.ndarray,
     keep_remainders: bool = True,
-    keep_holes: bool = False,
+    keep_missing: bool = False,
 ) -> Points:
     """Quantize a block of rows in a box."""
     if not isinstance(block, WeightedBlock):
@@ -439,7 +441,7 @@ def quantize_block(
         lower,
         upper,
         keep_remainders=keep_remainders,
-        keep_holes=keep_holes,
+        keep_missing=keep_missing,
         weights=block.weights,
     )
     return points
@@ -467,5 +469,12 @@ def _bar(n_rows: int, progress: bool) -> Iterator[Callable[[int], object]]:
         return
     from tqdm import tqdm
 
-    with tqdm(total=n_rows, unit=" rows", unit_scale=True, leave=False) as bar:
+    # Most passes are too short for a bar.
+    with tqdm(
+        total=n_rows,
+        unit=" rows",
+        unit_scale=True,
+        delay=SECONDS_WITHOUT_BAR,
+        leave=False,
+    ) as bar:
         yield bar.update
