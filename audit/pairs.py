@@ -48,8 +48,8 @@ class Pair:
         where each row is a record.
     sample_weight : ndarray of shape (n,), float64, or None
         Weights of the rows.
-    holes : ndarray of shape (n, d), bool, or None
-        Absent entries of the points in the units of the domain.
+    is_missing : ndarray of shape (n, d), bool, or None
+        Missing entries of the points in the units of the domain.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Pair:
     is_shorter: bool = False
     groups: np.ndarray | None = None
     sample_weight: np.ndarray | None = None
-    holes: np.ndarray | None = None
+    is_missing: np.ndarray | None = None
 
     @property
     def weighing(self) -> dict[str, np.ndarray]:
@@ -112,7 +112,7 @@ class Pair:
 
     @property
     def X(self) -> np.ndarray:
-        """The points in the units of the domain, (n, d); what is absent is NaN."""
+        """The points in the units of the domain, (n, d); missing entries are NaN."""
         return self._to_units(self.is_reversed)
 
     @property
@@ -128,8 +128,8 @@ class Pair:
     def _to_units(self, is_replaced: bool) -> np.ndarray:
         """Return the points with the record, or with its replacement."""
         steps = self.rows.astype(np.float64)
-        if self.holes is not None:
-            steps[self.holes] = np.nan
+        if self.is_missing is not None:
+            steps[self.is_missing] = np.nan
         if is_replaced:
             changed = np.nan if self.replacement is None else self.replacement
             steps[self._changed_rows] = changed
@@ -470,12 +470,12 @@ def add_persons(pair: Pair, rng: Rng) -> Pair:
     return replace(pair, rows=rows, groups=groups, sample_weight=sample_weight)
 
 
-def add_holes(pair: Pair, rng: Rng) -> Pair:
+def add_missing(pair: Pair, rng: Rng) -> Pair:
     """Take entries out of the rows of a pair, at times of the record alone."""
-    holes = rng.random(pair.rows.shape) < rng.choice([0.2, 0.6])
+    is_missing = rng.random(pair.rows.shape) < rng.choice([0.2, 0.6])
     if rng.random() < 0.3:
-        holes[np.arange(len(holes)) != pair.index] = False
-    return replace(pair, holes=holes)
+        is_missing[np.arange(len(is_missing)) != pair.index] = False
+    return replace(pair, is_missing=is_missing)
 
 
 def _replace_rows(
