@@ -69,6 +69,7 @@ def _score_cell(
 ) -> None:
     """Write the scores (d, candidates) of a cell, from its counts (d, bins)."""
     t, q, emptiness_weight, from_both_ends = score
+    # Scores are of numbers of records: rows with weights are counted in fractions.
     total = counts[0].sum() * records_per_count
     for h in range(scores.shape[0]):
         # Invariant: ``below`` is the count of the bins below the candidate's interval.
