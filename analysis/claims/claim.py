@@ -17,8 +17,8 @@ from pkm.analysis.claims import exact, predicates  # noqa: F401, types of checks
 from pkm.analysis.claims.findings import CHECK_KEYS, COMMON_KEYS
 from pkm.analysis.paper_files import (
     KnownNames,
-    make_entry,
-    place,
+    name_file,
+    parse_entry,
     read,
     refuse_unknown,
 )
@@ -89,7 +89,7 @@ def read_claims(paper: str) -> dict:
         by its id, or a key is unknown or absent.
     """
     content = _DEFAULTS | read(paper, "claims.yaml", _REQUIRED, _DEFAULTS)
-    file = place(paper, "claims.yaml")
+    file = name_file(paper, "claims.yaml")
     known = KnownNames(paper, content["derived"])
     claims: dict[str, Claim] = {}
     for entry in content["claims"]:
@@ -104,14 +104,14 @@ def read_claims(paper: str) -> dict:
 
 def adapt_study(
     study: Study,
-    gaps: pd.DataFrame,
+    missing: pd.DataFrame,
     paper: str,
 ) -> tuple[Study, pd.DataFrame]:
-    """Return stored rows and gaps with the paper's own names of sweeps and methods."""
+    """Return stored rows and missing cells with the paper's names of sweeps."""
     if not read_claims(paper)["removals"]:
-        return study, gaps
-    # The gaps of all parts of a sweep are under its name.
-    return RemovalStudy(study), gaps.assign(sweep=gaps["sweep"].map(parent_sweep))
+        return study, missing
+    # The missing cells of all parts of a sweep are under its name.
+    return RemovalStudy(study), missing.assign(sweep=missing["sweep"].map(parent_sweep))
 
 
 def make_claim(
@@ -120,7 +120,7 @@ def make_claim(
     known: KnownNames,
 ) -> Claim:
     """Make a claim of its entry, with all keys and names checked."""
-    claim = make_entry(Claim, entry, location)
+    claim = parse_entry(Claim, entry, location)
     check_keys(claim.check, location)
     for check in _list_checks(claim.check):
         known.check(check, location)

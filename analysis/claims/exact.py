@@ -107,8 +107,8 @@ def rows(
         describe_missing(values, table[name], f"{name} ")
         for name, values in check.get("expected", {}).items()
     ]
-    gaps = context.describe_gaps(check.get("method"), check.get("sweep"))
-    return agree(evidence, text, check, join_texts(*missing, gaps))
+    unstored = context.describe_missing_cells(check.get("method"), check.get("sweep"))
+    return agree(evidence, text, check, join_texts(*missing, unstored))
 
 
 @check_type("numbers", "metric", "rule", "where")
@@ -123,7 +123,7 @@ def printed(
     `metric` they are expressions in the names of methods, and a case is a data set.
     """
     entry = context.reported[check["numbers"]]
-    table = pd.DataFrame(reported.list_cells(entry))
+    table = pd.DataFrame(reported.list_reported_cells(entry))
     if "metric" in check:
         table = table.pivot(index="dataset", columns="method", values=check["metric"])
         table = table.reset_index()
@@ -282,8 +282,8 @@ def _judge_rows(
     names = dict.fromkeys([*identity, *columns, *used])
     evidence = with_columns(known[list(names)], {"agrees": rule})
     evidence = evidence.reset_index(drop=True)
-    gaps = context.describe_gaps(known["method"].unique())
-    missing = join_texts(unknown, gaps, missing)
+    unstored = context.describe_missing_cells(known["method"].unique())
+    missing = join_texts(unknown, unstored, missing)
     return agree(evidence, f"Required: {rule}.", check, missing)
 
 
@@ -358,8 +358,8 @@ def equals_central_run(
     table["agrees"] = table["difference"] <= ROUNDING
     unmatched = describe_missing(protocol["dataset"].unique(), both["dataset"])
     unmatched = f"central runs at this epsilon: {unmatched}" if unmatched else ""
-    gaps = context.describe_gaps(sweeps=check["sweep"])
-    missing = join_texts(unmatched, gaps)
+    unstored = context.describe_missing_cells(sweeps=check["sweep"])
+    missing = join_texts(unmatched, unstored)
     largest = both["difference"].max()
     text = f"{len(both)} runs, relative differences of at most {largest:.2g}."
     return agree(table, text, check, missing)

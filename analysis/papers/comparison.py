@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import FigureData
+from pkm.analysis.figures.figure_data import FigureData
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import DASH, count_text, not_run_texts
 from pkm.analysis.tables import ranking

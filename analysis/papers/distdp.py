@@ -11,7 +11,7 @@ import pandas as pd
 
 from pkm.analysis.claims.expressions import with_columns
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import FigureData
+from pkm.analysis.figures.figure_data import FigureData
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.study import Study, matches, parse_parameters
 from pkm.yaml_files import read_file

@@ -13,7 +13,7 @@ from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.expressions import item
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import (
+from pkm.analysis.figures.figure_data import (
     FigureData,
     compare_sizes,  # noqa: F401, of figures.yaml
     find_missing,

@@ -20,7 +20,7 @@ from pkm.analysis.claims.federation_costs import (
 from pkm.analysis.claims.findings import NOT_COMPARABLE, NOT_RUN
 from pkm.analysis.claims.reported import counts_text, parse
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import FigureData
+from pkm.analysis.figures.figure_data import FigureData
 from pkm.analysis.figures.texts import (
     DASH,
     count_text,

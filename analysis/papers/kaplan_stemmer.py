@@ -10,7 +10,7 @@ from pkm.analysis.claims.comparisons import measure_ratios
 from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import BootstrapValues, Context, MissingRows
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import FigureData
+from pkm.analysis.figures.figure_data import FigureData
 from pkm.analysis.figures.texts import DASH, format_number, not_run_texts
 from pkm.analysis.tables.statistics import percentile_interval
 from pkm.analysis.tables.study import Study, matches

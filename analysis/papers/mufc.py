@@ -11,7 +11,7 @@ import pandas as pd
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import (
+from pkm.analysis.figures.figure_data import (
     FigureData,
     compare,
     compare_sizes,  # noqa: F401, of figures.yaml

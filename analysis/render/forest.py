@@ -8,12 +8,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import number_text
+from pkm.analysis.figures.figure_data import number_text
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import wants_log
+from pkm.analysis.render.hue_styles import BLACK, DIAMOND, HueStyle, Styles, artist
 from pkm.analysis.render.lines import reference_line
 from pkm.analysis.render.panel import Panel, ordered
-from pkm.analysis.render.style import BLACK, DIAMOND, HueStyle, Styles, artist
 
 BETWEEN_GROUPS = 0.7  # rows
 DODGE = 0.2  # rows between the hues of one row

@@ -13,8 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.styles import shorten
 from pkm.analysis.figures.texts import short_number, wants_log
+from pkm.analysis.render.hue_styles import Styles, artist, variant_styles
 from pkm.analysis.render.panel import Panel, ordered
-from pkm.analysis.render.style import Styles, artist, variant_styles
 
 LETTER = 0.6  # width of a letter of a tick, of the size of its font
 BETWEEN = 1.2  # width between two labels of ticks

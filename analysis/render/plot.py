@@ -17,8 +17,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.texts import plain_number
 from pkm.analysis.render import forest, heatmap, lines
+from pkm.analysis.render.hue_styles import BLACK, DIAMOND, artist, variant_styles
 from pkm.analysis.render.panel import REPORTED, Drawing
-from pkm.analysis.render.style import BLACK, DIAMOND, artist, variant_styles
 from pkm.source import code_digest
 
 STYLES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.mplstyle")))
@@ -28,7 +28,7 @@ CURVES_AND_ROWS = {"lines": lines.draw, "forest": forest.draw}
 LETTER = 0.55  # width of a letter, of the size of the font
 HANDLE = 7.5  # width of a line of the legend with its margins, in letters
 ROW = 1.9  # height of a row of a forest, of the size of the font
-CELL = 2.6  # height of a row of a map, of the size of the font
+TILE = 2.6  # height of a row of a map, of the size of the font
 AROUND = 3.5  # height of labels and title of a panel, of the size of the font
 SINGLE = 0.62  # width of a figure with one panel of curves, of that of others
 TALLER = 1.4  # panels of a figure that has one or two side by side
@@ -184,7 +184,7 @@ def _size(drawing: Drawing) -> tuple[float, float]:
             height = (ROW * n_rows + AROUND) * letter
         elif kind == "heatmap":
             n_rows = max(len(heatmap.sides(panel)[1]) for panel in row)
-            height = (CELL * max(n_rows, 3) + AROUND) * letter
+            height = (TILE * max(n_rows, 3) + AROUND) * letter
         total += height
     return drawing.spec.width or width, total + 2 * letter
 

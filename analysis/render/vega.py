@@ -221,8 +221,8 @@ def _heatmap(
     for row, record in _records(panel):
         at = name(row["x"])
         place = name(row["row"])
-        cell = {"at": at, "row": place, "place": f"{place}, {at}", "text": row["text"]}
-        records.append(record | cell)
+        tile = {"at": at, "row": place, "place": f"{place}, {at}", "text": row["text"]}
+        records.append(record | tile)
         records[-1].pop("hue", None)
     return records
 

@@ -95,17 +95,17 @@ def figure(
 
 def read_rows(keys: Mapping[str, str]) -> pd.DataFrame:
     """Return the stored rows of a profile of a paper, with their sweeps."""
-    words = [f"{key}={value}" for key, value in keys.items() if key != "tracking"]
-    config = load_config([*words, "tracking=none"])
+    overrides = [f"{key}={value}" for key, value in keys.items() if key != "tracking"]
+    config = load_config([*overrides, "tracking=none"])
     plan = make_plan(config.paper, config.profile, data_dir=config.data)
     return plan.read_rows(Store(config.results))
 
 
-def run(words: Sequence[str], options: dict[str, str]) -> None:
+def run(names: Sequence[str], options: dict[str, str]) -> None:
     """Draw one figure, or all of a paper, and print the paths of the files."""
     rule = "one figure, such as fastlloyd/figure8, one paper, or all"
-    require(len(words) == 1, "name", " ".join(words), rule)
-    (name,) = words
+    require(len(names) == 1, "name", " ".join(names), rule)
+    (name,) = names
     style = options.pop("style", "bench")
     width = yaml.safe_load(options.pop("width", "null"))
     out = Path(options.pop("out", "."))

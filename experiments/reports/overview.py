@@ -68,7 +68,7 @@ def show_sweeps(
     for column in table.columns[1:]:
         column.justify = "right"
     for sweep in plan.sweeps:
-        cells = [cell for name, cell in plan.entries if name == sweep]
+        cells = [cell for name, cell in plan.sweep_cells if name == sweep]
         counts = Counter(store.status(cell.key) for cell in cells)
         line = [
             len({cell.dataset_name for cell in cells}),

@@ -112,8 +112,8 @@ class Store:
             ) from error
 
     @contextlib.contextmanager
-    def made_unless_refused(self) -> Iterator[None]:
-        """Make the folder for what follows the block, unless the block fails."""
+    def create_or_roll_back(self) -> Iterator[None]:
+        """Create the folder before a block, and remove it again if the block fails."""
         missing = list_missing_folders(self.root)
         try:
             self.check_writable()

@@ -16,9 +16,9 @@ from PIL import Image
 from pkm import analysis, catalogue
 from pkm.analysis.figures import figure
 from pkm.analysis.figures.figure import FigureSpec, find_figure, read_figures
-from pkm.analysis.figures.frames import make_figure_data
+from pkm.analysis.figures.figure_data import make_figure_data
 from pkm.analysis.pages.audit_figure import read_spec
-from pkm.analysis.paper_files import make_entry
+from pkm.analysis.paper_files import parse_entry
 from pkm.analysis.render import plot
 from pkm.analysis.render.draw import render
 from pkm.analysis.tables.study import Study
@@ -59,7 +59,7 @@ def test_figures_without_rows_report_gaps(paper, name):
 def spec_of(**keys):
     """Specification of a figure of NICV over epsilon, with changes."""
     entry = {"paper": "fastlloyd", "name": "a", "title": "A", "sweep": "real"} | keys
-    return make_entry(FigureSpec, entry, "a")
+    return parse_entry(FigureSpec, entry, "a")
 
 
 def drawn(spec, rows=None):

@@ -22,5 +22,5 @@ def test_each_file_has_the_same_points_and_its_kind_of_ids(tmp_path, kind):
     # In another order in each part.
     assert n_persons * 0.99 < frame["user"].nunique() <= n_persons
     assert (frame["user"][:200].to_numpy() != frame["user"][200:400].to_numpy()).any()
-    row = persons.measure_memory(tmp_path / "x.parquet", "")
+    row = persons.measure_memory_of_persons(tmp_path / "x.parquet", "")
     assert (row.value, row.is_met) == (12, True)
