@@ -205,7 +205,7 @@ def _names_of_entries(paper: Mapping) -> set[str]:
 
 
 def _names_in(value: Any) -> Iterator[str]:
-    """Names in the value of a key: one, several, or those of selectors by columns."""
+    """Yield the names in the value of a key: one, several, or those of selectors."""
     if isinstance(value, str):
         # What follows a comma is which part of a method is meant.
         yield value.partition(",")[0]

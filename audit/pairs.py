@@ -86,7 +86,7 @@ class Pair:
         return given
 
     def _find_kept(self, is_replaced: bool) -> np.ndarray:
-        """Mask (n,) of the rows of a data set, with the record or without."""
+        """Return a mask (n,) of the rows of a data set, with the record or without."""
         return ~(self._changed_rows & is_replaced & self.is_shorter)
 
     @property
@@ -165,7 +165,7 @@ def draw_heavy_clusters(
     n: int,
     d: int,
 ) -> RowsAndIndex:
-    """Heavy clusters of duplicates, and a record half a domain away from them."""
+    """Draw heavy clusters of duplicates, and a record half a domain away from them."""
     centers = rng.uniform(-0.5, 0.5, (2, d))
     points = centers[np.arange(n) % 2]
     points[0] = centers[0] + np.where(centers[0] > 0, -0.5, 0.5)
@@ -177,7 +177,7 @@ def draw_lone_record(
     n: int,
     d: int,
 ) -> RowsAndIndex:
-    """All points in one corner, one in the opposite: a cluster of its own."""
+    """Draw all points in one corner, and the record in the opposite one."""
     points = np.full((n, d), -0.9)
     points += 0.02 * rng.standard_normal((n, d))
     points[0] = 1.0
@@ -189,7 +189,7 @@ def draw_far_record(
     n: int,
     d: int,
 ) -> RowsAndIndex:
-    """Clusters about the middle, and a record at a corner of the domain."""
+    """Draw clusters about the middle, and a record at a corner of the domain."""
     points = 0.2 * _draw_clusters(rng, n, d)
     points[0] = rng.choice([-1.0, 1.0], d)
     return points, 0
@@ -200,7 +200,7 @@ def draw_staggered_gaps(
     n: int,
     d: int,
 ) -> RowsAndIndex:
-    """Gaps that grow in one feature and shrink in the next.
+    """Draw points whose gaps grow in one feature and shrink in the next.
 
     One record shifts all ranks.
     """
@@ -215,7 +215,7 @@ def draw_on_a_border(
     n: int,
     d: int,
 ) -> RowsAndIndex:
-    """Points mirrored at the middle of the domain, and a record on it."""
+    """Draw points mirrored at the middle of the domain, and a record on it."""
     half = rng.uniform(0.2, 0.8, (n // 2 + 1, d))
     points = np.concatenate([half, -half])[:n]
     points[0] = 0.0
@@ -227,7 +227,7 @@ def draw_duplicates(
     n: int,
     d: int,
 ) -> RowsAndIndex:
-    """All records at one point."""
+    """Draw all records at one point."""
     point = rng.uniform(-1, 1, d)
     return np.tile(point, (n, 1)), 0
 
@@ -237,7 +237,7 @@ def draw_blobs(
     n: int,
     d: int,
 ) -> RowsAndIndex:
-    """Three Gaussian clusters, and one of their records."""
+    """Draw three Gaussian clusters, and choose one of their records."""
     return _draw_clusters(rng, n, d), int(rng.integers(n))
 
 
@@ -246,7 +246,7 @@ def draw_uniform(
     n: int,
     d: int,
 ) -> RowsAndIndex:
-    """Uniform points, and one of them."""
+    """Draw uniform points, and choose one of them."""
     return rng.uniform(-1, 1, (n, d)), int(rng.integers(n))
 
 
@@ -255,7 +255,7 @@ def draw_outside(
     n: int,
     d: int,
 ) -> RowsAndIndex:
-    """Points inside the bounds or on either side of them, and a record far outside."""
+    """Draw points within once or twice the bounds, and a record far outside."""
     points = rng.choice([1.0, 2.0]) * rng.uniform(-1.0, 1.0, (n, d))
     points[0] = rng.choice([-1.0, 1.0], d) * 10.0 ** rng.uniform(0, 6)
     return points, 0

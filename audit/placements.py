@@ -135,7 +135,7 @@ def _list_rules(
 
 
 def find_nearest(centers: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Number of the nearest center; ties go to the lower one."""
+    """Find the number of the nearest center; ties go to the lower one."""
     differences = points[:, None] - centers[None]
     return (differences * differences).sum(axis=2).argmin(axis=1)
 
@@ -147,7 +147,7 @@ def find_shells(
     *,
     is_box: bool = False,
 ) -> np.ndarray:
-    """Number of limits that the distance to the nearest center exceeds."""
+    """Count the limits that the distance to the nearest center exceeds."""
     nearest = find_nearest(centers, points)
     differences = (points - centers[nearest]).astype(float)
     order = np.inf if is_box else 2
@@ -160,7 +160,7 @@ def _find_sides(
     radii: np.ndarray,
     points: np.ndarray,
 ) -> np.ndarray:
-    """Signed number of radii that a column's distance exceeds, for each column."""
+    """Count the radii that each column's distance exceeds; the side is the sign."""
     differences = points - center
     shells = np.searchsorted(radii, np.abs(differences)) + 1
     return np.where(differences < 0, -shells, shells)
@@ -192,7 +192,7 @@ def _find_leaves(
     splits: Sequence[tuple[int, int, int]],
     points: np.ndarray,
 ) -> np.ndarray:
-    """Cell of a tree that is not split, and the bins that it may be split between."""
+    """Find the cell of a tree that is not split."""
     codes = _apply(code, points).astype(np.int64)
     leaves = np.zeros(len(points), np.int64)
     for number, (cell, feature, boundary) in enumerate(splits):

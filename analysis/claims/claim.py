@@ -141,7 +141,7 @@ def check_keys(
 
 
 def _list_checks(check: Mapping) -> Iterator[Mapping]:
-    """A check, its parts, and with their options its variants."""
+    """Yield a check, its parts, and its variants with their options."""
     yield check
     for entry in (*check.get("parts", ()), *list_variants(check)):
         yield from _list_checks(entry)

@@ -355,7 +355,7 @@ def measure_ratios(
     check: Mapping,
     context: Context,
 ) -> BootstrapValues:
-    """Resampled ratios left / right per comparison of a check; see `divide_sides`.
+    """Compute resampled ratios left / right of each comparison; see `divide_sides`.
 
     With `numbers` these are divided by reported ones, where a data set has both:
     `numbers` names a mapping from data sets to reported numbers. Or it names reported
@@ -393,7 +393,7 @@ def divide_sides(
     comparisons: Comparisons,
     check: Mapping,
 ) -> BootstrapValues:
-    """Resampled ratios left / right per comparison.
+    """Compute resampled ratios left / right of each comparison.
 
     Without `right` the left side itself (its mean relative to `relative_to`). ``by:
     difference`` subtracts the right side instead; `times` multiplies the left side by

@@ -47,7 +47,7 @@ def _select(
     check: Mapping,
     *columns: str,
 ) -> pd.DataFrame:
-    """Rows or cells with the values that a check names of some columns, if any."""
+    """Select the rows or cells that have the values that a check names."""
     selector = {name: check[name] for name in columns if name in check}
     return table[matches(table, selector)]
 
@@ -56,7 +56,7 @@ def _restrict(
     table: pd.DataFrame,
     check: Mapping,
 ) -> pd.DataFrame:
-    """The rows that the rule of a check is about."""
+    """Select the rows that the rule of a check is about."""
     if not len(table) or "where" not in check:
         return table
     return table[evaluate_columns(table, check["where"])]
@@ -213,7 +213,7 @@ def replacement_costs(
     charged: pd.DataFrame,
     rules: Mapping[str, Mapping[str, str]],
 ) -> pd.DataFrame:
-    """Squared Gaussian costs and deltas of runs if a record is replaced, not left out.
+    """Compute what runs cost if a record is replaced, not left out.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def _read_charged(
     study: Study,
     check: Mapping,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Cells of a check with all parameters that it names, and their charges."""
+    """Read the cells of a check, with parameters that it names, and their charges."""
     cells = _select(study.cells.drop_duplicates("cell"), check, "method", "sweep")
     for name, default in check.get("defaults", {}).items():
         stored = cells.get(name, pd.Series("auto", cells.index)).fillna("auto")
@@ -291,7 +291,7 @@ def _named_columns(
     table: pd.DataFrame,
     expression: str,
 ) -> list[str]:
-    """Columns of a table that an expression names."""
+    """List the columns of a table that an expression names."""
     return [name for name in table if re.search(rf"\b{name}\b", expression)]
 
 

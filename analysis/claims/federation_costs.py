@@ -35,12 +35,12 @@ def network(latency_ms: float) -> str:
 
 
 def federated(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows or cells that ran as a protocol; none where no column says so."""
+    """Select rows or cells that ran as a protocol; none where no column says so."""
     return table[table["clients"] > 0] if "clients" in table else table.iloc[:0]
 
 
 def costs(study: Study) -> pd.DataFrame:
-    """What an iteration costs in every federated cell.
+    """Compute what an iteration costs in every federated cell.
 
     Returns
     -------

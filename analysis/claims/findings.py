@@ -477,7 +477,7 @@ def _measure_slack(
     values: np.ndarray,
     bounds: Mapping[str, float],
 ) -> float:
-    """Factor by which the value that comes nearest to its bound keeps it."""
+    """Compute the factor by which the value that is nearest to its bound keeps it."""
     factors = [(values / bound) ** BOUNDS[name][1] for name, bound in bounds.items()]
     return float(np.min(factors))
 
@@ -487,7 +487,7 @@ def _test_bounds(
     bounds: Mapping[str, float],
     truth: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """p-values of every case that the bounds are kept, and that one is violated.
+    """Test in every case that the bounds are kept, and that one is violated: p-values.
 
     Shares of the resamples, of which `truth` says whether they keep the bounds, take
     the place of t tests where values are no numbers or have no variance.

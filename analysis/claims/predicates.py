@@ -186,7 +186,7 @@ def _count_cases(
     check: Mapping,
     names: Sequence[str],
 ) -> int | None:
-    """Cases of a group of a complete study; None if the check does not say."""
+    """Count the cases of a group of a complete study; None if it cannot be told."""
     counts = count_values(check)
     inside = {*counts, *check["over"]}.difference(names)
     if names and inside <= set(counts):

@@ -187,7 +187,7 @@ def _measure(
     reported: Mapping,
     metric: str,
 ) -> pd.DataFrame:
-    """Mean, deviation and seeds of each data set and method, in raw units."""
+    """Summarize each data set and method in raw units: mean, deviation, seeds."""
     matrix = study.matrix(reported["sweep"], metric)
     matrix = area(matrix) if reported.get("area") else raw_units(matrix)
     epsilon = matrix.cells["epsilon"].astype(float)

@@ -196,7 +196,7 @@ def _join_findings(findings: Sequence[Finding]) -> Finding:
 
 
 def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """One row per claim with the columns `OVERVIEW`, for the table of verdicts."""
+    """Make the table of verdicts: a row for each claim with the columns `OVERVIEW`."""
     rows = [
         vars(verdict.claim) | vars(verdict.finding) | {"partial": verdict.partial}
         for verdict in verdicts

@@ -88,8 +88,8 @@ class FigureSpec:
     methods: Texts = ()
     curves: Mapping = _empty()
     compare: Mapping = _empty()
-    # Functions of ``analysis/papers/<paper>.py``: `frame` makes the figure's data, instead
-    # of the selection above; `transform` changes its table.
+    # Names of functions in ``analysis/papers/<paper>.py``: `frame` makes the data of a
+    # figure in place of the keys above, `transform` changes its table.
     frame: str = ""
     transform: str = ""
     columns: Mapping = _empty()

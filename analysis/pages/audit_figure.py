@@ -66,7 +66,7 @@ def read_spec() -> FigureSpec:
 
 
 def _marks(audits: Sequence[Audit]) -> pd.DataFrame:
-    """One line for each query and each bound, with its number in full precision."""
+    """Make the table of marks: a line for each query and each bound."""
     lines = []
     for audit in audits:
         group = ", ".join([audit.name, *audit.found_flaws])

@@ -102,7 +102,7 @@ def strategies(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Strategy of the sound variant by data set, k and rho, and its sensitivity."""
+    """Show strategy and sensitivity of the sound variant by data set, k and rho."""
     cells = study.cells[matches(study.cells, spec.where)].drop_duplicates("cell")
     found = find_strategies(read_charges(cells).join(cells["d"]))
     table = cells.reindex(columns=["dataset", "n", "d", "k", "epsilon", "rho"])

@@ -28,7 +28,7 @@ def table1(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Reported bounds, their slopes over the measured ranges, and measured slopes."""
+    """Show reported bounds, their slopes over measured ranges, and measured slopes."""
     table = pd.DataFrame(ROWS)[["reference", "factor", "additive"]]
     ranges = []
     seeds = []
@@ -71,7 +71,7 @@ def _measure(
     study: Study,
     spec: FigureSpec,
 ) -> dict[str, BootstrapValues]:
-    """Curves of the implemented rows that have stored rows."""
+    """Measure the curves of the rows of Table 1 that are implemented and stored."""
     check = {
         "sweep": list(spec.sweep),
         "metric": "nicv",
@@ -150,7 +150,7 @@ def candidates(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """How many candidates there are, and what k of them cost."""
+    """Show how many candidates there are, and what k of them cost."""
     rows = study.rows_with(["n_centers"])
     selector = {"method": PASSES, "sweep": ["candidates", "capture"]}
     rows = rows[matches(rows, selector)]

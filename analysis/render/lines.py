@@ -213,7 +213,7 @@ def _choose_ticks(
 
 
 def _limiting(table: pd.DataFrame) -> np.ndarray:
-    """Values that set scale and limits: of all curves, or of all but baselines."""
+    """Return the values that set scale and limits: without baselines, if possible."""
     others = table[~table["baseline"]]
     inside = (others if len(others) else table)["value"].to_numpy(dtype=float)
     # A level that is almost exact would stretch a logarithmic axis over many empty

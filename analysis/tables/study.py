@@ -160,7 +160,7 @@ class Study:
         self,
         metrics: Sequence[str],
     ) -> pd.DataFrame:
-        """Rows that have all of the metrics (infinite values included), each once."""
+        """Select rows that have all metrics (infinite values included), each once."""
         if not set(metrics) <= set(self._rows):
             return self._rows.iloc[:0]
         rows = self._rows.dropna(subset=list(metrics))
@@ -246,7 +246,7 @@ def matches(
     cells: pd.DataFrame,
     selector: str | Mapping,
 ) -> np.ndarray:
-    """Mask of the cells that a selector matches; none if a column does not exist.
+    """Return a mask of the cells that a selector matches; none if it lacks a column.
 
     Parameters
     ----------

@@ -131,7 +131,7 @@ def hint_at_other_command(key: str, command: str) -> str:
     others = [
         name for name in SCHEMAS if name != command and key in list_keys(SCHEMAS[name])
     ]
-    if not others or (command in SCHEMAS and key in list_keys(SCHEMAS[command])):
+    if not others or key in list_keys(SCHEMAS[command]):
         return ""
     hint = f"; it is a key of `pkm {others[0]}`"
     if others == ["run"]:

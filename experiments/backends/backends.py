@@ -52,8 +52,8 @@ def run_cells(
     data_dir : str, optional
         Folder with the original data files.
     costs : mapping, optional
-        Key to estimated seconds, for the order and the remaining time; equal ones by
-        default.
+        Key of a cell to its estimated seconds, for the order and the remaining time;
+        equal ones by default.
     console : rich.console.Console, optional
         Where progress goes; nowhere by default.
 
