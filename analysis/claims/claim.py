@@ -25,8 +25,12 @@ from pkm.analysis.paper_files import (
 from pkm.analysis.tables.removals import RemovalStudy, parent_sweep
 from pkm.analysis.tables.study import Study
 
+#: What a claim is about: an order of methods, a bound, a change along a column, a size,
+#: or a number.
 Kind = Literal["ordering", "threshold", "trend", "magnitude", "count"]
-#: Where a claim comes from.
+#: Where a claim comes from: the authors say it, suggest it, or take it from other work;
+#: it follows from a theorem or from printed numbers; this project found it in printed
+#: numbers, or takes a form of it that can be measured.
 Basis = Literal[
     "explicit", "implied", "cited", "theorem", "printed", "derived", "surrogate"
 ]
@@ -134,10 +138,9 @@ def check_keys(
     """Refuse a check, its parts or its variants with an unknown type or key."""
     known = CHECK_KEYS | {"all_of": {*COMMON_KEYS, "parts"}}
     for entry in _list_checks(check):
-        kind = entry.get("type")
-        refuse_unknown([kind], known, f"{location}: type of check")
-        keys = known[kind] | {"text"}
-        refuse_unknown(entry, keys, f"{location}: check {kind}")
+        name = entry.get("type")
+        refuse_unknown([name], known, f"{location}: type of check")
+        refuse_unknown(entry, known[name] | {"text"}, f"{location}: check {name}")
 
 
 def _list_checks(check: Mapping) -> Iterator[Mapping]:

@@ -27,7 +27,13 @@ from pkm.analysis.claims.findings import (
 )
 from pkm.analysis.claims.reported import parse_number
 from pkm.analysis.tables.statistics import area, resampled_means
-from pkm.analysis.tables.study import SeedMatrix, Study, concatenate, matches
+from pkm.analysis.tables.study import (
+    SeedMatrix,
+    Study,
+    as_columns,
+    concatenate,
+    matches,
+)
 
 #: Keys that select what is compared.
 SELECTION = (
@@ -55,7 +61,6 @@ REPORTED = ("numbers", "cell")
 #: data set weighs the same, whatever its height), mean of the differences.
 AVERAGES = ("ratio_of_means", "mean_of_ratios", "difference")
 _DATA_COLUMNS = ("dataset", "epsilon", "n", "d", "k")
-Selector = str | Mapping
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,7 @@ def find_comparisons(
     unstored = ""
     if "share_of_runs" in check:
         # A rule on runs says nothing of those that are not stored.
-        methods = [_as_mapping(selector)["method"] for selector in check["left"]]
+        methods = [as_columns(selector)["method"] for selector in check["left"]]
         unstored = context.describe_missing_cells(methods, check["sweep"])
         matrix = _share_of_runs(matrix, check["share_of_runs"])
     rows = _match_sides(matrix.cells, check, over)
@@ -302,15 +307,11 @@ def _share_of_runs(
     return replace(matrix, cells=cells, values=values)
 
 
-def _as_mapping(selector: Selector) -> dict:
-    return {"method": selector} if isinstance(selector, str) else dict(selector)
-
-
-def label(selector: Selector) -> str:
+def label(selector: str | Mapping) -> str:
     """Write a selector: the method, and the other columns with their values."""
     return ", ".join(
         str(value) if name == "method" else f"{name}={value}"
-        for name, value in _as_mapping(selector).items()
+        for name, value in as_columns(selector).items()
     )
 
 

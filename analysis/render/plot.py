@@ -141,20 +141,20 @@ def digest(
 
 def save(
     figure: Figure,
-    kind: str,
-    source: str | None = None,
+    file_format: str,
+    spec_digest: str | None = None,
 ) -> bytes:
     """Return a figure as PNG or PDF, the same bytes for the same figure.
 
-    `source` is the digest of its specification, for the metadata.
+    `spec_digest` is that of its specification, for the metadata; see `digest`.
     """
     stream = io.BytesIO()
-    metadata = METADATA[kind] | ({SOURCE: source} if source else {})
+    metadata = METADATA[file_format] | ({SOURCE: spec_digest} if spec_digest else {})
     # Text stays text in a PDF.
     with matplotlib.rc_context({"pdf.fonttype": 42}):
         figure.savefig(
             stream,
-            format=kind,
+            format=file_format,
             dpi="figure",
             metadata=metadata,
             bbox_inches="tight",

@@ -36,7 +36,7 @@ from pkm.experiments.store.store import Store
 from pkm.files import atomic_write
 from pkm.scalars import is_positive
 
-SUFFIXES = {".png": "png", ".pdf": "pdf"}
+SUFFIXES = (".png", ".pdf")
 
 
 def figure(
@@ -116,7 +116,7 @@ def run(names: Sequence[str], options: dict[str, str]) -> None:
             out = out / f"{_file_name(spec)}.png"
         rows = read_rows(options | {"paper": spec.paper})
         drawn = figure(name, rows, style=style, width=width)
-        picture = plot.save(drawn, SUFFIXES[out.suffix])
+        picture = plot.save(drawn, out.suffix[1:])
         out.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(out, picture)
         print(out)
