@@ -220,6 +220,18 @@ KINDS: dict[str, Callable[..., Column]] = {
 }
 
 
+def read_cells(
+    read: Callable[[Any], float],
+    cells: pd.Series,
+) -> np.ndarray:
+    """Read the cells of a column (n,), float64, each by itself; see `read_cell`."""
+    # Numbers are themselves: to read them one by one takes long.
+    reads_numbers = getattr(read, "func", None) is _read_number
+    if reads_numbers and cells.dtype.kind in "iuf":
+        return cells.to_numpy(np.float64, na_value=math.nan)
+    return np.array([read_cell(read, cell) for cell in cells])
+
+
 def read_cell(
     read: Callable[[Any], float],
     cell: Any,

@@ -2,9 +2,9 @@
 
 Every party sends a hello (:mod:`pkm.federation.keys`) and receives those of all. It
 checks them by their fingerprints. Every client then sends each other client an
-encrypted message with random bytes, its contribution to the group's key. Where the run
-recovers from clients that drop out, the message also holds shares of the client's
-secrets.
+encrypted message with random bytes, its contribution to the key of the group, that is,
+of all clients. If the run recovers from clients that drop out, the message also holds
+shares of the client's secrets.
 
 The hash of all hellos is the salt of all keys. Parties that received different hellos
 therefore share no key.
@@ -55,11 +55,12 @@ def agree_as_client(
     link : ClientLink
     identity : Identity
     fingerprints : sequence of str
-        Expected ones, of the server and of all clients.
+        Expected fingerprints of the server and of all clients.
     terms : mapping of str to object
         Public terms of the run, by name.
     n_key_rounds : int
-        Rounds with keys of their own, secret-shared; 0 for a run without recovery.
+        Number of rounds that have secret-shared keys of their own: all rounds if the
+        run recovers, else 0.
     ring : Ring
 
     Returns
@@ -160,7 +161,7 @@ def agree_as_server(
     link : EncryptedServerLink
         Link whose messages only the clients can decrypt.
     recovery : DropoutRecovery or None
-        Unmasks the sums, where the run recovers.
+        Takes masks off the sums, if the run recovers.
     """
     n_clients = link.n_clients
 
@@ -200,7 +201,7 @@ def agree_as_server(
 
 
 def _count_message_bytes(n_key_rounds: int) -> int:
-    """Count a message's bytes: a contribution, two shares per round, the tag."""
+    """Count a message's bytes: contribution, two shares per round, authentication."""
     return SECRET_BYTES + 2 * n_key_rounds * SHARE_BYTES + TAG_BYTES
 
 
@@ -219,7 +220,7 @@ def _read_hellos(
     secrets : dict of int to bytes
         Secret that this party shares with each other one.
     round_keys : dict of int to list of X25519PublicKey
-        Of each other party, one per round.
+        Public keys of each other party, one per round.
     """
     n_clients = len(fingerprints) - 1
     # The server's hello has one key, the clients' have one more per recovered round.

@@ -17,7 +17,7 @@ from pkm.privacy.ledger import StreamKey
 
 @dataclass
 class ClientTimings:
-    """Seconds that a client spent, over a run.
+    """Seconds that a client spent in a run.
 
     Attributes
     ----------
@@ -35,23 +35,24 @@ class ClientTimings:
 
 @dataclass(frozen=True)
 class PublicSeeds:
-    """Public seeds of the replicates, for a party that draws no noise."""
+    """Public seeds of the replicates: noise streams of a party that draws no noise."""
 
     public_seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class ClientSession:
-    """A client in one run: its link and masks, what is public, its timings.
+    """A client in one run: its link, masks, public values of the run, and timings.
 
     Attributes
     ----------
     link : ClientLink
     masks : Masks
     n_points : int
-        Number of all records.
+        Number of records of all clients together.
     rounds : sequence
-        The schedule by which the server draws noise: radius and noises of each round.
+        The schedule by which the server draws noise: for each round its radius and the
+        mechanisms for sums and counts.
     timings : ClientTimings
     """
 
@@ -103,7 +104,7 @@ class FederatedCurator(BaseCurator):
         noise: Mapping[str, Any],
         key: StreamKey,
     ) -> dict[str, np.ndarray]:
-        """Have the server add up the clients' sums and its noise, which was charged."""
+        """Return the server's total of the clients' sums and its noise."""
         # The server has drawn its noise by the schedule: no query may differ from it.
         expected = self._session.rounds[key[1]]
         if isinstance(query.radius, np.ndarray):
@@ -123,7 +124,7 @@ class FederatedCurator(BaseCurator):
     def _collect(
         self, query: Query, exact: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Have the server add up the clients' sums, without noise."""
+        """Return the server's total of the clients' sums, without noise."""
         return self._exchange(exact)
 
     def _exchange(self, exact: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -141,7 +142,7 @@ class FederatedCurator(BaseCurator):
         message = masks.mask(np.concatenate([exact["sums"], counts], axis=2))
         masked = time.perf_counter()
 
-        # Send them, and wait for the noisy sum over all clients.
+        # Send the message, and wait for the noisy sum over all clients.
         link.send(message)
         masks.send_shares(link)
         reply = link.receive(message.nbytes)

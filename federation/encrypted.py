@@ -25,18 +25,18 @@ from pkm.federation.masks import derive_key
 
 
 class _Direction:
-    """Encrypts or decrypts the messages of one direction, in their order.
+    """Encrypts or decrypts the messages from one end to the other, in their order.
 
     Parameters
     ----------
     secret : bytes
-        Shared by the two ends.
+        Secret that the two ends share.
     purpose : str
-        Key-derivation label of this direction.
+        Purpose of the direction's key; see :func:`pkm.federation.masks.derive_key`.
     salt : bytes
-        Of the run.
+        Salt of all keys of the run.
     sender : int
-        Named in errors.
+        Party that errors name.
     """
 
     def __init__(self, secret: bytes, purpose: str, salt: bytes, sender: int):
@@ -45,16 +45,16 @@ class _Direction:
         self._n_messages = 0
 
     def _next_nonce(self) -> bytes:
-        # The message's number: a repeated or swapped message fails its tag.
+        # The message's number: a repeated or swapped message is not authentic.
         self._n_messages += 1
         return self._n_messages.to_bytes(NONCE_BYTES, "little")
 
     def encrypt(self, message: Message) -> bytes:
-        """Encrypt the next message, and append its tag."""
+        """Encrypt the next message, and append its authentication tag."""
         return self._cipher.encrypt(self._next_nonce(), view_bytes(message), None)
 
     def decrypt(self, ciphertext: np.ndarray) -> np.ndarray:
-        """Check the tag of the next message, and decrypt it; uint8."""
+        """Check the authentication tag of the next message, and decrypt it; uint8."""
         try:
             message = self._cipher.decrypt(self._next_nonce(), ciphertext, None)
         except InvalidTag:
@@ -67,7 +67,7 @@ class _Direction:
 def _start_directions(
     secret: bytes, salt: bytes, client: int
 ) -> tuple[_Direction, _Direction]:
-    """Start the two directions between a client and the server."""
+    """Start the directions from a client to the server and from it to the client."""
     up = _Direction(secret, "messages to the server", salt, client)
     down = _Direction(secret, "messages to the client", salt, SERVER)
     return up, down
@@ -80,9 +80,9 @@ class EncryptedClientLink:
     ----------
     link : ClientLink
     secret : bytes
-        Shared with the server.
+        Secret that the client shares with the server.
     salt : bytes
-        Of the run.
+        Salt of all keys of the run.
     """
 
     def __init__(self, link: ClientLink, secret: bytes, salt: bytes):
@@ -113,14 +113,14 @@ class EncryptedServerLink:
     ----------
     link : ServerLink
     secrets : mapping of int to bytes
-        Shared with each client.
+        Secret that the server shares with each client.
     salt : bytes
-        Of the run.
+        Salt of all keys of the run.
 
     Attributes
     ----------
     n_bytes : int
-        Of all messages in both directions, without their tags.
+        Size of all messages in both directions, without their authentication tags.
     """
 
     def __init__(self, link: ServerLink, secrets: Mapping[int, bytes], salt: bytes):

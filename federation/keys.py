@@ -1,4 +1,4 @@
-"""Keys: identities with fingerprints, signed keys, secrets and messages of pairs.
+"""Keys: identities with fingerprints, signed keys, secrets of two parties, messages.
 
 A party's first message, its hello, has its Ed25519 identity, digests of the run's
 public terms, fresh X25519 keys, and the identity's signature of all that. Parties know
@@ -34,13 +34,14 @@ from pkm.federation.masks import derive_key
 
 PUBLIC_BYTES = 32
 SIGNATURE_BYTES = 64
-DIGEST_BYTES = 16  # of a term
-TAG_BYTES = 16  # of an encrypted message: its authentication tag
+DIGEST_BYTES = 16  # of a public term of the run
+TAG_BYTES = 16  # of the authentication tag at the end of an encrypted message
 NONCE_BYTES = 12
 # A constant nonce is safe: every key encrypts one message.
 _NO_NONCE = bytes(NONCE_BYTES)
 
-#: Public terms of a run by name, such as the number of points: the same at all parties.
+#: Public terms of a run: values by name, such as the number of points, that must be the
+#: same at all parties.
 Terms = Mapping[str, object]
 
 
@@ -131,7 +132,7 @@ def sign_hello(
     terms: Terms,
     keys: Sequence[X25519PrivateKey],
 ) -> bytes:
-    """Join a party's public identity, its terms and keys, and their signature."""
+    """Return a party's hello: its public identity, terms and keys, and a signature."""
     content = digest_terms(terms)
     content += b"".join(key.public_key().public_bytes_raw() for key in keys)
     signature = identity.private.sign(_make_statement(party, n_clients, content))
@@ -149,9 +150,9 @@ def read_hello(
     party, n_clients : int
         The party that should have sent it, and the number of clients.
     terms : mapping of str to object
-        Those of the party that reads.
+        Terms of the party that reads the hello.
     fingerprint : str
-        The expected one.
+        Expected fingerprint of the sender.
 
     Raises
     ------
@@ -220,7 +221,7 @@ def exchange_secrets(
 def encrypt_message(
     secret: bytes, salt: bytes, sender: int, receiver: int, message: bytes
 ) -> bytes:
-    """Encrypt the one message from a client to another, under their common secret."""
+    """Encrypt the only message from a client to another, under their common secret."""
     cipher = _make_cipher(secret, salt, sender, receiver)
     return cipher.encrypt(_NO_NONCE, message, None)
 

@@ -86,9 +86,9 @@ def mpirun(
 
 
 def _summarize_errors(output: str) -> str:
-    """Join the errors that processes of a job have printed, and the output's end.
+    """Join the errors that the processes of a job have printed, and the output's end.
 
-    All print at the same time: an error's line may be far from the end, or in it.
+    The processes print at the same time: an error may be far from the end, or in it.
     """
     end = output[-MAX_OUTPUT:].strip()
     lines = dict.fromkeys(ERROR_LINE.findall(output))

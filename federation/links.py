@@ -5,8 +5,9 @@ serves parties that are threads of one process; :mod:`pkm.federation.mpi` has th
 for processes. A link carries bytes and nothing else. Their meaning follows from the
 protocol's public schedule.
 
-With each message a client sends the number of messages that it has received. So the
-server does not mistake a duplicate for the message of the next round.
+Every message has a header, an integer. That of a client's message counts the messages
+that the client has received. So the server does not mistake a duplicate for the message
+of the next round.
 """
 
 import queue
@@ -18,10 +19,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 SERVER = 0  # the server's number among the parties; clients count from 1
-# Tags. That of a client's message is MESSAGE plus the number of messages that it has
+# Headers. That of a client's message is MESSAGE plus the number of messages that it has
 # received.
-ABORT = 0  # a reason why a party stops: a run may recover from a client's
-BREACH = 1  # a client's reason for ending the run: another party broke the protocol
+ABORT = 0  # the sender stops, and says why: if it is a client, others may go on
+BREACH = 1  # a client ends the run, and says which party broke the protocol
 MESSAGE = 2
 Message = bytes | np.ndarray
 #: Clients wait this many times longer than the server, so that the server names the
@@ -31,7 +32,7 @@ _SPIN_SECONDS = 2e-4  # before a deadline, in which sleeping is too coarse
 
 
 class ProtocolError(RuntimeError):
-    """Raised when a party stops, times out, breaks the protocol or is another one."""
+    """A party stopped, sent nothing in time, broke the protocol or is an impostor."""
 
 
 class Packet(NamedTuple):
@@ -42,13 +43,14 @@ class Packet(NamedTuple):
     sender : int
     arrival : float
         Seconds, by ``time.perf_counter``.
-    tag : int
+    header : int
+        ``ABORT``, ``BREACH``, or ``MESSAGE`` plus a count.
     message : ndarray of uint8
     """
 
     sender: int
     arrival: float
-    tag: int
+    header: int
     message: np.ndarray
 
 
@@ -57,8 +59,8 @@ class Transport(Protocol):
 
     def put(
         self,
-        party: int,
-        tag: int,
+        receiver: int,
+        header: int,
         message: Message,
     ) -> None:
         """Send a contiguous buffer without waiting for its arrival."""
@@ -107,7 +109,7 @@ class ClientLink:
         packet = self.transport.get(time_limit)
         if packet is None:
             raise ProtocolError(f"the server sent nothing for {time_limit:g} s")
-        if packet.tag == ABORT:
+        if packet.header == ABORT:
             reason = packet.message.tobytes().decode()
             raise ProtocolError(f"the server ended the run: {reason}")
         check_size(packet, n_bytes)
@@ -117,10 +119,10 @@ class ClientLink:
     def abort(self, error: Exception) -> None:
         """Send the server the reason why this client cannot go on.
 
-        A message that was altered is no loss to recover from: it ends the run.
+        If a party broke the protocol, as by an altered message, the whole run ends.
         """
-        tag = BREACH if isinstance(error, ProtocolError) else ABORT
-        self.transport.put(SERVER, tag, describe(error).encode())
+        header = BREACH if isinstance(error, ProtocolError) else ABORT
+        self.transport.put(SERVER, header, describe(error).encode())
 
 
 @dataclass(eq=False)
@@ -139,8 +141,9 @@ class ServerLink:
     Attributes
     ----------
     dropped : dict of int to str
-        Clients that stopped or sent nothing in time, with the reasons. The server has
-        told them that the run goes on without them, and ignores what they send later.
+        Clients that dropped out (they stopped or sent nothing in time), with the
+        reasons. The server has told them that the run goes on without them, and ignores
+        what they send later.
     """
 
     transport: Transport
@@ -196,9 +199,9 @@ class ServerLink:
             name = name_party(client)
             if client in self.dropped:
                 continue
-            if packet.tag in (ABORT, BREACH):
+            if packet.header in (ABORT, BREACH):
                 reason = f"{name} stopped: {packet.message.tobytes().decode()}"
-                if packet.tag == BREACH:
+                if packet.header == BREACH:
                     raise ProtocolError(reason)
                 if recover and client in received:
                     # Its message has arrived and counts: the next call drops it.
@@ -206,7 +209,7 @@ class ServerLink:
                 else:
                     self._drop(client, reason, recover)
                 continue
-            if client in received or packet.tag != MESSAGE + self._n_delivered:
+            if client in received or packet.header != MESSAGE + self._n_delivered:
                 raise ProtocolError(f"{name} sent a message where none was due")
             check_size(packet, n_bytes)
             received[client] = packet
@@ -241,7 +244,7 @@ class ServerLink:
 
 
 def announce_remaining(link: ServerLink) -> None:
-    """Tell the remaining clients who of them remain."""
+    """Tell the remaining clients which clients remain."""
     flags = [client not in link.dropped for client in range(1, link.n_clients + 1)]
     link.deliver([bytes(flags)] * sum(flags))
 
@@ -269,7 +272,13 @@ def view_bytes(message: Message) -> np.ndarray:
 
 
 def cut(sequence: Any, size: int) -> list[Any]:
-    """Cut bytes or a list into pieces of a size."""
+    """Cut bytes or a list into consecutive pieces of a size; the last may be shorter.
+
+    Examples
+    --------
+    >>> cut(b"abcde", 2)
+    [b'ab', b'cd', b'e']
+    """
     return [sequence[i : i + size] for i in range(0, len(sequence), size)]
 
 
@@ -299,9 +308,9 @@ class ThreadTransport:
     Parameters
     ----------
     party : int
-        Whose transport it is.
+        The party that it belongs to.
     mailboxes : sequence of SimpleQueue
-        Of all parties.
+        One per party, for the packets that are sent to it.
     """
 
     party: int
@@ -309,14 +318,14 @@ class ThreadTransport:
 
     def put(
         self,
-        party: int,
-        tag: int,
+        receiver: int,
+        header: int,
         message: Message,
     ) -> None:
         """See :class:`Transport`."""
         arrival = time.perf_counter()
-        packet = Packet(self.party, arrival, tag, view_bytes(message).copy())
-        self.mailboxes[party].put(packet)
+        packet = Packet(self.party, arrival, header, view_bytes(message).copy())
+        self.mailboxes[receiver].put(packet)
 
     def get(self, time_limit: float) -> Packet | None:
         """See :class:`Transport`."""

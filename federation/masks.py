@@ -1,10 +1,10 @@
 """Masks from stream ciphers: those of pairs cancel, that of the group hides the sum.
 
-Of each pair of clients the first adds a stream that only the two of them know, and the
-second subtracts it. One message alone therefore tells nothing: only in the sum over all
-clients do the streams cancel. The server knows the noise that it adds, and could take
-it off the sum. So a further stream, which all clients know and the server does not,
-hides the sum from it.
+Each pair of clients has a stream of random words that only the two of them know. The
+first of them adds it to its message, and the second subtracts it. One message alone
+therefore tells nothing: the streams cancel only in the sum over all clients. The server
+knows the noise that it adds, and could take it off the sum. So the group of all clients
+has one more stream, which the server does not know. It hides the sum from the server.
 
 All pairs have a stream: a client expands as many as there are clients. A sparse graph
 of pairs would be cheaper for hundreds of clients, and fewer parties that collude could
@@ -31,8 +31,8 @@ def derive_key(
     salt: bytes | None = None,
 ) -> bytes:
     """Derive a key for one purpose from a secret (HKDF with SHA-256)."""
-    context = b"private k-means bench: " + purpose.encode()
-    return HKDF(SHA256(), SECRET_BYTES, salt, context).derive(secret)
+    info = b"private k-means bench: " + purpose.encode()
+    return HKDF(SHA256(), SECRET_BYTES, salt, info).derive(secret)
 
 
 class KeyStream:
@@ -41,7 +41,7 @@ class KeyStream:
     Parameters
     ----------
     key : bytes
-        Of this stream alone.
+        Key that no other stream has.
     """
 
     def __init__(self, key: bytes):
@@ -69,13 +69,13 @@ def add_pairwise(
     Parameters
     ----------
     total : ndarray
-        Of unsigned words, or of field elements.
+        Unsigned words or field elements, to which the mask is added.
     client : int
     words : iterable of (int, ndarray)
         The other client of each pair, and the pair's words. The first of the two adds
         them, the second subtracts them.
     modulus : int, default=0
-        Of the field; 0 for the ring of the words themselves.
+        Modulus of the field; 0 for the ring of the words themselves.
     """
     for peer, pair_words in words:
         total += pair_words if client < peer else modulus - pair_words
@@ -84,7 +84,9 @@ def add_pairwise(
 
 
 class Masks:
-    """The masks of one client: a new one for every message, in step with the others.
+    """The masks of one client, a new one for every message.
+
+    All clients must mask equally many messages, of the same shapes.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ class Masks:
     pair_keys : mapping of int to bytes
         Key that the client shares with each other client.
     group_key : bytes
-        Known to all clients, not to the server.
+        Key that all clients know, and the server does not.
     ring : Ring
 
     Examples
@@ -140,7 +142,7 @@ class Masks:
         return words
 
     def send_shares(self, link: ClientLink) -> None:
-        """Send nothing: without recovery there are no shares of masks."""
+        """Send nothing: only a run that recovers has shares of masks."""
 
     def unmask(self, total: np.ndarray) -> np.ndarray:
         """Take the group's mask off the sum of all clients' messages; int64."""

@@ -51,7 +51,7 @@ ABORT_DELAY = 0.5  # seconds in which the other ranks can report a failure's rea
 
 
 def _poll(call: Callable[[], Any], time_limit: float) -> Any:
-    """Call until the result is not None, or until a limit, yielding the core."""
+    """Call until the result is not None, for some seconds; let others use the core."""
     started = time.perf_counter()
     while (result := call()) is None:
         waited = time.perf_counter() - started
@@ -81,12 +81,12 @@ class MpiTransport:
         self.source = source
         self._pending: list[tuple[MPI.Request, np.ndarray]] = []
 
-    def put(self, party: int, tag: int, message: Message) -> None:
+    def put(self, receiver: int, header: int, message: Message) -> None:
         """See :class:`pkm.federation.links.Transport`."""
-        # A buffer must live until its send has completed.
+        # MPI calls the header a tag. A buffer must live until its send has completed.
         self._pending = [send for send in self._pending if not send[0].Test()]
         buffer = view_bytes(message)
-        request = self._comm.Isend([buffer, MPI.BYTE], dest=party, tag=tag)
+        request = self._comm.Isend([buffer, MPI.BYTE], dest=receiver, tag=header)
         self._pending.append((request, buffer))
 
     def get(self, time_limit: float) -> Packet | None:
@@ -103,7 +103,7 @@ class MpiTransport:
         return Packet(status.Get_source(), arrival, status.Get_tag(), buffer)
 
     def flush(self) -> None:
-        """Wait until the messages are delivered, but not for long."""
+        """Wait until the messages are delivered, for at most :data:`FLUSH_LIMIT`."""
         _poll(
             lambda: all(request.Test() for request, _ in self._pending) or None,
             FLUSH_LIMIT,
@@ -134,7 +134,7 @@ def run_rank(
     split : str
         See :func:`pkm.federation.split_points`.
     identity : Identity, optional
-        This rank's, where ``network.fingerprints`` are known. Else each rank makes one,
+        This rank's; needed if the network has fingerprints. Else each rank makes one,
         and the ranks trust one another's fingerprints.
 
     Returns

@@ -1,8 +1,10 @@
 """The parties of a run: clients, which hold the points, and a server, which sums up.
 
-The method's schedule is public. Every party therefore knows how many messages there
-will be, of what size, and with what noise. The parties send nothing but sums and
-counts. The server holds the schedule, its noise and masked ring elements.
+The method's schedule is public: a list of rounds. In a round every client sends its
+masked sums and counts, and the server replies with their total plus noise, which is one
+release. Every party therefore knows how many messages there will be, of what size, and
+with what noise. The parties send nothing else after their agreement on keys. The server
+holds the schedule, its noise and masked ring elements.
 """
 
 import hashlib
@@ -49,12 +51,12 @@ class Network:
     time_limit : float, default=60
         Seconds that the server waits for the clients' messages.
     recover : bool, default=False
-        Finish with the other clients when one drops out, as long as more than half of
-        them remain. This takes three clients, and one more communication round per
-        iteration. Without it, the run ends.
+        Whether the other clients finish the run when one drops out, as long as more
+        than half of them remain. This takes three clients, and a second exchange of
+        messages (communication round) in every round. Without it, the run ends.
     fingerprints : tuple of str, optional
-        Of the identities of the server and of each client; all parties know them
-        beforehand.
+        Fingerprints of the identities of the server and of each client; all parties
+        know them beforehand.
     unit : Unit, default=Unit.ROW
         What a record is. Each client weighs the rows of its own persons: a person is at
         one client only, which no party can check.
@@ -114,7 +116,7 @@ class ServerReport(NamedTuple):
         Mean seconds that clients waited for the last one, summed over the rounds.
     bytes, communication_rounds : float
         Totals of the run without the agreement on keys. The 16 bytes of a message's
-        tag are not counted, like a network's headers.
+        authentication tag are not counted, like the headers of a network's packets.
     """
 
     aggregation: float
@@ -130,11 +132,11 @@ class ClientReport(NamedTuple):
     Attributes
     ----------
     setup : float
-        Of the agreement on keys.
+        Time of the agreement on keys.
     total : float
-        Of the run after it.
+        Time of the run after it.
     masking, communication : float
-        Of the run: for masks, and for exchanging messages.
+        Parts of the total: for masks, and for exchanging messages.
     """
 
     setup: float
@@ -150,24 +152,29 @@ class FederationCosts:
     Attributes
     ----------
     iterations : float
+        Number of iterations; each is a round.
     iteration_ms : float
         Sum of ``client_ms``, ``masking_ms``, ``server_ms``, ``waiting_ms`` and
         ``wire_ms``.
     setup_ms : float
-        Agreement on keys, once.
+        Agreement on keys, which is made once.
     bytes_per_iteration : float
-        Of all clients in both directions.
+        Bytes of the messages of all clients, in both directions.
     rounds_per_iteration : float
+        Communication rounds: 1, or 2 with ``recover``.
     client_ms : float
-        Sums, counts, new centers, and the initialization in equal parts.
+        Sums, counts and new centers, and an equal share of the initialization.
     masking_ms : float
+        Masking and unmasking by the client.
     server_ms : float
+        Aggregation by the server, while all clients wait.
     wire_ms : float
         The rest: transport with its encryption, and latency.
     waiting_ms : float
-        For the slowest client.
+        Waiting for the slowest client.
     noise_ms : float
-        What the server draws ahead, outside of ``iteration_ms``.
+        CPU time of the server's noise, which is drawn ahead: outside of
+        ``iteration_ms``.
     """
 
     iterations: float
@@ -214,8 +221,8 @@ def get_rounds(
     Returns
     -------
     list
-        Rounds of the method's schedule. A round has a radius, None for no limit, and a
-        noise for sums and for counts.
+        Rounds of the method's schedule. A round has a radius, None for no limit, and
+        the mechanisms of the noise for sums and for counts.
     """
     method.check_parameters(n_points)
     if method.hides_n:
@@ -225,7 +232,7 @@ def get_rounds(
         )
     if method.missing:
         raise ValueError(
-            f"missing={method.missing!r} needs rows with absent entries, and clients "
+            f"missing={method.missing!r} needs rows with missing entries, and clients "
             "of a protocol have none: leave missing out"
         )
     if method.zoom_plan(n_points, n_features) is not None:
@@ -289,14 +296,14 @@ def list_terms(
     them) and its schedule.
     """
     bounds = None if domain is None else np.asarray(domain, np.float64).tolist()
-    kind = type(method)
+    method_class = type(method)
     parameters = {
         # As a list: the text of an array leaves out digits and entries.
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in method.get_params().items()
     }
     return {
-        "method": f"{kind.__module__}.{kind.__qualname__}",
+        "method": f"{method_class.__module__}.{method_class.__qualname__}",
         "n_clusters": parameters.pop("n_clusters"),
         "epsilon": parameters.pop("epsilon", None),
         "delta": parameters.pop("delta", None),
@@ -346,16 +353,16 @@ def run_client(
     method : methods.PrivateKMeans
         The same at every party.
     points : Points
-        This client's.
+        This client's points.
     n_points : int
-        Of all clients together: public under zero-out adjacency.
+        Number of records of all clients together: public under zero-out adjacency.
     seeds : sequence of int
         Public: they determine the starting centers of the replicates.
     domain : array-like of shape (2, d) or None
     network : Network
         With the fingerprints of all parties.
     identity : Identity
-        This client's.
+        This client's identity.
     allow_seeded_noise : bool, default=False
         Allow a method without ``secure=True``: for experiments.
 
@@ -446,18 +453,18 @@ def run_server(
     ----------
     link : ServerLink
     method : methods.PrivateKMeans
-        For its public schedule alone.
+        Only its public schedule is used.
     n_points, n_features : int
-        Of all clients together.
+        Number of records of all clients together, and of features.
     noise : NoiseStreams
-        The server's; one stream family per replicate. Secret unless results are to be
-        repeatable.
+        The server's noise streams, one family per replicate. They are secret unless
+        results are to be repeatable.
     domain : array-like of shape (2, d) or None
-        The clients'.
+        The same as the clients'.
     network : Network
         With the fingerprints of all parties.
     identity : Identity
-        The server's.
+        The server's identity.
     allow_seeded_noise : bool, default=False
         Allow a method or noise without ``secure=True``: for experiments.
 
@@ -569,7 +576,7 @@ def run_in_threads(
         operating system. Else it comes from the seeds, and the result is equal to that
         of a central run bit for bit.
     parts : sequence of Points
-        One per client: of rows, or of persons, of whom each is in one part only.
+        The points of each client. All rows of a person are one client's.
     seeds : sequence of int
     domain : array-like of shape (2, d), optional
     network : Network

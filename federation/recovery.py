@@ -3,13 +3,14 @@
 In a round every client adds an individual mask to its pairwise masks. It has shared two
 secrets among all clients (Shamir), fresh ones for every round: the seed of the
 individual mask, and the seed of the key of the pairwise masks. When the messages have
-arrived, the server says whose. Each client then replies with one share for every
-client: of the first secret, if that client's message has arrived, else of the second.
-More than half of the clients must reply, so that the server never gets both secrets of
-one client.
+arrived, the server announces which clients sent one. Each client then replies with one
+share for every client: of the first secret, if that client's message has arrived, else
+of the second. More than half of the clients must reply, so that the server never gets
+both secrets of one client.
 
 The group's stream hides the sum, as in :mod:`pkm.federation.masks`. Here every client
-adds one of its own, because nobody knows beforehand which clients will remain.
+adds a stream of its own that the group knows, because nobody knows beforehand which
+clients will remain.
 
 Source: Bonawitz et al., "Practical secure aggregation for privacy-preserving machine
 learning" (CCS 2017), Sec. 4 and 5.
@@ -41,7 +42,7 @@ from pkm.federation.ring import Ring
 PRIME = 2**255 - 19  # of the field of the secrets and their shares
 SHARE_BYTES = 32
 MIN_CLIENTS = 3  # of a run that recovers: one drops out, and more than half remain
-#: Public keys of each client, one per round.
+#: Public keys by client, one per round.
 RoundKeys = Mapping[int, Sequence[X25519PublicKey]]
 
 
@@ -111,7 +112,7 @@ def _derive_private_key(seed: int) -> X25519PrivateKey:
 def _derive_pair_streams(
     seed: int, public: Mapping[int, X25519PublicKey], salt: bytes
 ) -> dict[int, KeyStream]:
-    """Derive the streams that a client has in common with some others in a round."""
+    """Derive the streams that a client shares with some others in a round."""
     common = exchange_secrets(_derive_private_key(seed), public)
     return {
         peer: KeyStream(derive_key(secret, "mask stream", salt))
@@ -155,20 +156,20 @@ class RoundSecrets:
 
 
 class RecoverableMasks(Masks):
-    """The masks of one client, which can be removed although clients drop out.
+    """The masks of one client, which the server can remove although clients drop out.
 
     Parameters
     ----------
     client : int
     own : RoundSecrets
     round_keys : mapping of int to list of X25519PublicKey
-        Of each other client, one per round.
+        Public keys of each other client, one per round.
     received_shares : mapping of int to bytes
         Shares that this client holds of the secrets of each client, itself included.
     group_key : bytes
-        Known to all clients, not to the server.
+        Key that all clients know, and the server does not.
     salt : bytes
-        Of the run.
+        Salt of all keys of the run.
     ring : Ring
     """
 
@@ -213,7 +214,7 @@ class RecoverableMasks(Masks):
         return words
 
     def send_shares(self, link: ClientLink) -> None:
-        """Receive whose messages have arrived; send a share of a secret of each client.
+        """Receive which messages have arrived; send a share of a secret per client.
 
         Raises
         ------
@@ -257,9 +258,9 @@ class DropoutRecovery:
     Parameters
     ----------
     round_keys : mapping of int to list of X25519PublicKey
-        Of each client, one per round.
+        Public keys of each client, one per round.
     salt : bytes
-        Of the run.
+        Salt of all keys of the run.
     """
 
     def __init__(
@@ -275,7 +276,7 @@ class DropoutRecovery:
         self._seeds: dict[int, int] = {}
 
     def collect_shares(self, link: ServerLink) -> None:
-        """Tell the clients whose messages have arrived, and combine their shares.
+        """Announce which messages have arrived, and combine the clients' shares.
 
         Parameters
         ----------
@@ -300,7 +301,7 @@ class DropoutRecovery:
             self._seeds[member] = combine_shares({x: row[i] for x, row in pairs})
 
     def unmask(self, total: np.ndarray) -> None:
-        """Take the masks, but that of the group, off the sum of the messages."""
+        """Take all masks but the group's off the sum of the messages, in place."""
         for member in self._members:
             seed = self._seeds[member]
             if member in self._arrived:

@@ -55,7 +55,7 @@ class Ring:
         Parameters
         ----------
         n_points : int
-            Of all clients together.
+            Number of records of all clients together.
         radius : float or None
             Bound on the coordinates of a record in a relative sum, in half-widths; None
             for absolute sums.

@@ -1,10 +1,10 @@
-"""Sparse compressed secure aggregation (SCMA): sums of clients' sparse count vectors.
+"""Secure compressed multiset aggregation (SCMA): sums of clients' sparse count vectors.
 
 A client's vector has an entry for every bin of a fine grid, and most are zero. The
 client sends power sums of its bins' locators, the field elements that stand for bins.
 Masks cancel only in the sum over all clients. The server recovers the sum's non-zero
 bins and counts as one decodes a Reed-Solomon code: by Berlekamp and Massey's algorithm,
-roots, and a Vandermonde system.
+the roots of its polynomial, and a Vandermonde system.
 
 Locators are salted hashes of the bins, so that the field stays small however many bins
 there are. Further sums carry the coordinates, and the hashes of the decoded bins verify
@@ -43,7 +43,7 @@ MAX_ATTEMPTS = 5
 
 
 class DecodeFailure(RuntimeError):
-    """No vector that the code allows has these sums: try again with a fresh salt."""
+    """No vector that the code can represent has these sums: try again, fresh salt."""
 
 
 def sum_powers(
@@ -113,7 +113,7 @@ class SparseCode:
     Parameters
     ----------
     n_features : int
-        Coordinates of a bin.
+        Number of coordinates of a bin.
     n_bins : int
         Bins per coordinate, numbered from 0.
     max_bins : int
@@ -199,7 +199,7 @@ class SparseCode:
         bins: np.ndarray,
         salt: bytes,
     ) -> list[int]:
-        """Locate bins (r, d): turn them into non-zero field elements."""
+        """Turn bins (r, d) into their locators, non-zero field elements."""
         if self.locators == "literal":
             return [_join_digits(row, self.n_bins) + 1 for row in bins.tolist()]
         return [_hash_bin(row, salt) for row in np.ascontiguousarray(bins, "<i8")]
@@ -390,7 +390,8 @@ class _VandermondeSystem:
         code: SparseCode,
         sums: Sequence[int],
     ):
-        # The minimal polynomial of the power sums has the locators as its roots.
+        # The minimal polynomial of the power sums, which decoders call the connection
+        # polynomial, has the locators as its roots.
         self._ring = _make_ring(code.prime)
         connection = self._ring.minpoly(sums)
         degree = connection.degree()
@@ -429,8 +430,8 @@ def _solve_rows(
 ) -> list[list[int]]:
     """Solve for the coordinates: weights of the further sums, divided by the counts."""
     # A further sum's weight is a count times a packed number of coordinates.
-    groups = cut(elements[code.n_sums :], code.max_bins)
-    weighted = [system.solve(sums) for sums in groups]
+    sums_by_position = cut(elements[code.n_sums :], code.max_bins)
+    weighted = [system.solve(sums) for sums in sums_by_position]
     rows = []
     for count, *weights in zip(counts, *weighted, strict=True):
         inverse = pow(count, -1, code.prime)
@@ -452,13 +453,14 @@ def derive_mask(
     Parameters
     ----------
     private : X25519PrivateKey
-        Of the client.
+        Private key of the client.
     client : int
         Its index in ``public``, from 0.
     public : sequence of X25519PublicKey
-        Of all clients.
+        Public keys of all clients.
     round_name : str
-        Different for every message: two under one mask would reveal their difference.
+        Different for every message: two messages under one mask would reveal their
+        difference.
     code : SparseCode
 
     Returns
@@ -511,8 +513,9 @@ class SparseReport:
     encode_seconds, mask_seconds : float
         Means over the clients.
     decode_seconds : float
-        Of the server.
+        Time of the server.
     attempts : int
+        Number of salts that were tried.
     """
 
     bytes_per_client: int

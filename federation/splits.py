@@ -1,6 +1,7 @@
-"""Partitions of points into clients: at random, or by the clusters of a client.
+"""Partitions of points into clients: at random, or by clusters.
 
-Both splits by clusters take the points of a cluster in their order, without a shuffle.
+The splits by clusters (:func:`split_iid`, :func:`split_noniid`) take the points of a
+cluster in their order, without a shuffle.
 
 Source of `split_iid` and `split_noniid`: the preparation published with Pan et al.,
 "Machine unlearning of federated clusters" (ICLR 2023), App. M.
@@ -23,10 +24,10 @@ def split_points(
     Parameters
     ----------
     points : Points
-        Of rows without weights.
+        Rows without weights.
     n_clients : int
     seed : int
-        Of the replicate: partitioning has a separate random stream.
+        Seed of the replicate: partitioning has a separate random stream.
     split : {"balanced", "unbalanced", "sorted"}
         Balanced: at random, in equal sizes. Unbalanced: at random, in sizes 1 : 2 :
         3 ... Sorted: along the first feature, in equal sizes; clients are then far from
@@ -115,10 +116,10 @@ def split_noniid(
 
     All clients but the last are filled in turn, up to n / n_clients points each. A
     client draws clusters at random among those that have points left. From each it
-    takes a random number of points, up to those left and up to its own number. The last
-    client gets all remaining points, usually far more than the others. Where these are
-    of more clusters than allowed, everything is drawn again, with the next of the
-    seed's streams. The split is therefore a function of the arguments.
+    takes a random number of points, at most those left and those that it still needs.
+    The last client gets all remaining points, usually far more than the others. Where
+    these are of more clusters than allowed, everything is drawn again, with the next of
+    the seed's streams. The split is therefore a function of the arguments.
 
     Parameters
     ----------
@@ -194,14 +195,14 @@ def _draw_clients(
     for client in range(n_clients - 1):
         # Fill the client from random clusters that have points left.
         available = np.flatnonzero(n_used < sizes)
-        n_missing = capacity
+        n_needed = capacity
         for cluster in generator.permutation(available)[:max_clusters_per_client]:
             wanted = generator.integers(min_taken, capacity)
             start = n_used[cluster]
-            n_taken = min(wanted, n_missing, sizes[cluster] - start)
+            n_taken = min(wanted, n_needed, sizes[cluster] - start)
             clients[clusters[cluster][start : start + n_taken]] = client
             n_used[cluster] += n_taken
-            n_missing -= n_taken
-            if not n_missing:
+            n_needed -= n_taken
+            if not n_needed:
                 break
     return clients

@@ -25,8 +25,8 @@ from pkm.privacy import (
     PrivacyAccountant,
     ScheduleError,
     Unit,
+    to_half_widths,
     to_shards,
-    to_unit,
 )
 from pkm.privacy.base import PointsLike, full_domain
 
@@ -101,8 +101,8 @@ class Run:
     def positions(self) -> np.ndarray:
         """Centers (R, k, d) in half-widths of the public domain, float64."""
         if self.remainders is None:
-            return to_unit(self.centers)
-        return to_unit(self.centers + self.remainders / SCALE)
+            return to_half_widths(self.centers)
+        return to_half_widths(self.centers + self.remainders / SCALE)
 
 
 class RepeatableNoiseWarning(UserWarning):

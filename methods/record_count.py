@@ -163,6 +163,6 @@ def count_interval(n_points: int, ledger: Ledger | None) -> tuple[float, float]:
     if ledger is None or ledger.budget.adjacency != Adjacency.ADD_REMOVE:
         return n_points, n_points
     # Scales are public, so that the interval costs nothing.
-    width = unit_noise(ledger.charges[0]).half_width(CONFIDENCE) / SCALE
+    width = unit_noise(ledger.charges[0]).margin_of_error(CONFIDENCE) / SCALE
     # The number is rounded.
     return n_points - width - 0.5, n_points + width + 0.5

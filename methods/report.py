@@ -304,7 +304,7 @@ def _summarize(
     bin_noise = plan.noise_of("histograms", d, math.sqrt(d))
 
     # As many bins as an average cluster fills.
-    bin_error = bin_noise.half_width(CONFIDENCE)
+    bin_error = bin_noise.margin_of_error(CONFIDENCE)
     affordable = int(curator.n_points / (k * ERRORS_PER_BIN * bin_error))
     n_bins = min(max(affordable, MIN_BINS), MAX_BINS)
     edges = domain * np.linspace(-1.0, 1.0, n_bins + 1)
@@ -323,8 +323,8 @@ def _summarize(
 
     # Errors follow from the noise alone.
     both_sides = np.array([-1.0, 1.0])
-    size_error = count_noise.half_width(CONFIDENCE ** (1 / k))
-    cost_error = cost_noise.half_width(CONFIDENCE)
+    size_error = count_noise.margin_of_error(CONFIDENCE ** (1 / k))
+    cost_error = cost_noise.margin_of_error(CONFIDENCE)
     confidence = CONFIDENCE ** (1 / sums.size)
     means = bound_means(sums, counts, sum_noise, count_noise, confidence)
     return Report(
@@ -421,7 +421,7 @@ def bound_means(
         return tails >= 1 - confidence
 
     # What is held is an interval about the estimate if the count can be told from 0.
-    is_visible = counts > count_noise.half_width(confidence)
+    is_visible = counts > count_noise.margin_of_error(confidence)
     divisors = np.where(is_visible, counts, 1.0)[:, None]
     estimates = np.clip(sums / divisors, -1.0, 1.0)
     intervals = np.empty((*sums.shape, 2))

@@ -4,6 +4,7 @@ import numpy as np
 
 from pkm.compute import Points, labels
 from pkm.compute.kernels.nearest import swap_costs
+from pkm.compute.storage.points import count_labels, read_weights
 
 
 def choose_best(
@@ -14,7 +15,8 @@ def choose_best(
     """Choose k of some candidates by local search on the points.
 
     The search starts from the k candidates that are nearest to the most points. It
-    repeatedly makes the swap that lowers the cost most, and stops when none lowers it.
+    repeatedly swaps a chosen candidate for another one, so that the cost falls most,
+    and stops when no swap lowers it. Rows of persons have their weights.
 
     Parameters
     ----------
@@ -29,8 +31,8 @@ def choose_best(
     chosen : ndarray of shape (min(k, m),), int64
         Indices of candidates, increasing.
     cost : int
-        Exact sum of squared distances of the points to the nearest of them, in grid
-        steps. It is a local optimum: other sets of k may cost less.
+        Exact sum of squared distances of the points to the nearest chosen candidate, in
+        squared grid steps. It is a local optimum: other sets of k may cost less.
 
     Examples
     --------
@@ -42,14 +44,14 @@ def choose_best(
     # Start from the candidates that are nearest to the most points.
     m = len(candidates)
     nearest = labels(points, candidates[None])[0]
-    sizes = np.bincount(nearest, minlength=m)
+    sizes = count_labels(nearest, read_weights(points), m)
     by_size = np.argsort(-sizes, kind="stable")
     chosen = by_size[:k]
-    slots = np.arange(len(chosen))
+    all_slots = np.arange(len(chosen))
     while True:
         # costs[i, j]: cost after chosen[i] is swapped for candidate j. A candidate that
         # is swapped for itself gives the current cost.
-        costs = swap_costs(points, candidates, chosen, slots)
+        costs = swap_costs(points, candidates, chosen, all_slots)
         cost = costs[0, chosen[0]]
 
         # Make the best swap, until none lowers the cost.

@@ -24,7 +24,7 @@ NEAR = 5
 
 @dataclass(frozen=True)
 class _Classes:
-    """The points' classes; outliers, which have class -1, are left out.
+    """The points' known classes (``labels_true``), without outliers, whose class is -1.
 
     Attributes
     ----------
@@ -43,7 +43,20 @@ class _Classes:
 
 @dataclass(frozen=True)
 class _Clustering:
-    """Released centers and the points, with a cache of what several metrics need."""
+    """Released centers and the points, with a cache of what several metrics need.
+
+    Attributes
+    ----------
+    points : Points
+    centers : ndarray of shape (R, k, d), int64
+        Those of a replicate that released fewer are padded by copies of its first.
+    n_clusters : int
+        Number of centers of the reference clustering of ``centroid_mse``.
+    n_centers : ndarray of shape (R,), int
+        Number of released centers of each replicate.
+    point_classes : ndarray of shape (n,), int, or None
+        Class of each point, -1 for outliers; None where none is known.
+    """
 
     points: Points
     centers: np.ndarray
@@ -60,6 +73,11 @@ class _Clustering:
         """Return the inertia of each replicate, exact, in squared grid steps."""
         return compute.inertia(self.points, self.centers)
 
+    @property
+    def nicv_divisor(self) -> float:
+        """Return the number by which a cost in squared grid steps becomes a NICV."""
+        return self.points.total_weight * SCALE**2
+
     @cached_property
     def released(self) -> list[np.ndarray]:
         """Return each replicate's centers in half-widths, without padding."""
@@ -69,8 +87,8 @@ class _Clustering:
         ]
 
     @cached_property
-    def distances(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the k-means distance and its reverse, in half-widths."""
+    def kmeans_distances(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return ``kmeans_distance`` and ``reverse_kmeans_distance``."""
         references = reference_set(self.points)
         return nearest_distances(self.released, references.centers)
 
@@ -91,7 +109,7 @@ class _Clustering:
 
     @property
     def nan_scores(self) -> np.ndarray:
-        """Return NaN for each replicate: the score of metrics that lack classes."""
+        """Return NaN for each replicate: what metrics of classes are without any."""
         return np.full(len(self.centers), np.nan)
 
     @property
@@ -114,10 +132,10 @@ def nicv(clustering: _Clustering) -> np.ndarray:
     """Mean squared distance of the points to their nearest released center.
 
     The integer total is exact; the division alone rounds. Rows of persons have their
-    weights here and in `inertia`; in other metrics all rows count alike.
+    weights here, in `inertia` and in `nicv_best_k`; in other metrics all rows count
+    alike.
     """
-    divisor = clustering.points.total_weight * SCALE**2
-    return np.array([total / divisor for total in clustering.inertias])
+    return np.array([total / clustering.nicv_divisor for total in clustering.inertias])
 
 
 def inertia(clustering: _Clustering) -> np.ndarray:
@@ -172,15 +190,18 @@ def _davies_bouldin(means: np.ndarray, scatter: np.ndarray) -> float:
 
 
 def centroid_mse(clustering: _Clustering) -> np.ndarray:
-    """Mean squared distance to matched k-means++ centers (FastLloyd, appendix D)."""
+    """Mean squared distance to matched reference centers (FastLloyd, appendix D).
+
+    The reference is one clustering: :func:`pkm.metrics.matching.reference_centers`.
+    """
     reference = reference_centers(clustering.points, clustering.n_clusters)
     return matched_distance(clustering.released, reference, squared=True)
 
 
 def centroid_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance to matched k-means++ centers.
+    """Mean distance to matched reference centers, as of ``centroid_mse``.
 
-    It is the MSE of the FastLloyd paper's figures.
+    It is what the FastLloyd paper's figures call MSE.
     """
     reference = reference_centers(clustering.points, clustering.n_clusters)
     return matched_distance(clustering.released, reference, squared=False)
@@ -189,19 +210,20 @@ def centroid_distance(clustering: _Clustering) -> np.ndarray:
 def kmeans_distance(clustering: _Clustering) -> np.ndarray:
     """Mean distance from released centers to the nearest reference center.
 
-    It is averaged over the centers, then over the reference clusterings.
+    It is averaged over the centers, then over the reference clusterings, which are
+    twenty: :func:`pkm.metrics.references.reference_set`.
     """
-    return clustering.distances[0]
+    return clustering.kmeans_distances[0]
 
 
 def kmeans_distance_sum(clustering: _Clustering) -> np.ndarray:
     """Sum of the k-means distance over the released centers (DPM, definition 9)."""
-    return clustering.distances[0] * clustering.n_centers
+    return clustering.kmeans_distances[0] * clustering.n_centers
 
 
 def norm_kmeans_distance(clustering: _Clustering) -> np.ndarray:
     """The k-means distance as a share of the domain's diagonal."""
-    return clustering.distances[0] / clustering.diagonal
+    return clustering.kmeans_distances[0] / clustering.diagonal
 
 
 def reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
@@ -209,12 +231,12 @@ def reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
 
     It is averaged over the centers, then over the reference clusterings.
     """
-    return clustering.distances[1]
+    return clustering.kmeans_distances[1]
 
 
 def norm_reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
     """The reverse k-means distance as a share of the domain's diagonal."""
-    return clustering.distances[1] / clustering.diagonal
+    return clustering.kmeans_distances[1] / clustering.diagonal
 
 
 def accuracy(clustering: _Clustering) -> np.ndarray:
@@ -312,18 +334,17 @@ def unassigned_points(clustering: _Clustering) -> np.ndarray:
 def nicv_best_k(clustering: _Clustering) -> np.ndarray:
     """NICV of the best ``n_clusters`` of the released centers by local search.
 
-    A non-private bound on what choosing among the candidates can achieve, up to the
-    local search. It equals ``nicv`` if at most ``n_clusters`` centers are released.
+    No private choice among the released centers has a smaller NICV, up to the local
+    search. It equals ``nicv`` if at most ``n_clusters`` centers are released.
     """
-    points = clustering.points
-    divisor = points.shape[0] * SCALE**2
     values = []
     for centers, n_released in zip(
         clustering.centers, clustering.n_centers, strict=True
     ):
+        # Without the padding: copies of the first center are no candidates.
         candidates = centers[:n_released]
-        _, cost = choose_best(points, candidates, clustering.n_clusters)
-        values.append(cost / divisor)
+        _, cost = choose_best(clustering.points, candidates, clustering.n_clusters)
+        values.append(cost / clustering.nicv_divisor)
     return np.array(values)
 
 
@@ -368,7 +389,7 @@ _FUNCTIONS: dict[str, Callable[[_Clustering], np.ndarray]] = {
     )
 }
 METRICS = tuple(_FUNCTIONS)
-#: Those that need the reference clusterings.
+#: Metrics that need the twenty reference clusterings.
 REFERENCE_METRICS = (
     "kmeans_distance",
     "kmeans_distance_sum",

@@ -1,4 +1,8 @@
-"""Distances of released centers to the centers of non-private reference clusterings."""
+"""Distances of released centers to the centers of non-private reference clusterings.
+
+The reference of the FastLloyd paper's metrics is one clustering, made here. Those of
+the DPM paper's are twenty: :mod:`pkm.metrics.references`.
+"""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -26,8 +30,8 @@ def reference_centers(points: Points, k: int) -> np.ndarray:
     Returns
     -------
     ndarray of shape (k, d), float64
-        In half-widths of the domain; computed once per data set and process. Fewer than
-        k where there are fewer distinct points.
+        In half-widths of the domain; computed once per data set and process. There are
+        fewer than k where there are fewer distinct points.
     """
     rows = points.rows.astype(np.float64) / SCALE
     n_distinct = len(np.unique(rows, axis=0))

@@ -26,8 +26,8 @@ BLOCK_VALUES = 1 << 21
 VALUES_OF_ID = 4
 #: Blocks of a mapped file whose pages stay in memory: more than are in use at once.
 MAPPED_BLOCKS = 16
-#: Batches that Arrow decodes in advance.
-BATCHES_AHEAD = 2
+#: Bytes of a column of a Parquet file that are read at once.
+COLUMN_BYTES = 1 << 16
 PARQUET = (".parquet", ".pq")
 #: Size, times of writing and of any change, and inode of a file.
 Stamp = tuple[int, int, int, int]
@@ -454,28 +454,55 @@ def _open_dask(array: Any) -> RowBlocks:
 
 def _open_dataset(source: "Dataset", name: str, ids: str | None) -> RowBlocks:
     """Return the blocks of an Arrow dataset; all columns but the ids are features."""
-    from pyarrow.dataset import ParquetFileFormat, ParquetFragmentScanOptions
+    from pyarrow.dataset import ParquetFileFormat
 
     _check_files(source)
     files = [path for path in getattr(source, "files", ()) if Path(path).is_file()]
-    # Arrow would keep all bytes of a file that it has read.
     is_parquet = isinstance(getattr(source, "format", None), ParquetFileFormat)
-    options = ParquetFragmentScanOptions(pre_buffer=False) if is_parquet else None
+
+    def open_batches(
+        columns: Sequence[str] | None, size: int
+    ) -> Iterator["pa.RecordBatch"]:
+        if not is_parquet:
+            yield from source.to_batches(columns=columns, batch_size=size)
+            return
+        for fragment in source.get_fragments():
+            with fragment.open() as file:
+                yield from read_parquet(file, columns, size)
 
     return _open_batches(
         source.schema,
         source.count_rows,
-        lambda columns, size: source.to_batches(
-            columns=columns,
-            batch_size=size,
-            batch_readahead=BATCHES_AHEAD,
-            fragment_readahead=1,
-            fragment_scan_options=options,
-        ),
+        open_batches,
         name,
         {path: read_stamp(path) for path in files},
         ids,
     )
+
+
+def read_parquet(
+    file: Any,
+    columns: Sequence[str] | None,
+    size: int,
+) -> Iterator["pa.RecordBatch"]:
+    """Read batches of a Parquet file, each when it is asked for.
+
+    Memory grows neither with the file nor with its row groups. Arrow's scanner would
+    decode up to a gigabyte for a caller that is slower.
+
+    Parameters
+    ----------
+    file : path-like or file
+    columns : sequence of str or None
+        All if it is None.
+    size : int
+        Largest number of rows of a batch.
+    """
+    from pyarrow.parquet import ParquetFile
+
+    # Arrow would keep all bytes that it has buffered in advance.
+    reader = ParquetFile(file, pre_buffer=False, buffer_size=COLUMN_BYTES)
+    yield from reader.iter_batches(size, columns=columns)
 
 
 def _open_stream(source: Any, ids: str | None) -> RowBlocks:

@@ -96,8 +96,8 @@ class ClusterSummary(Query):
         totals = source._shards.map_reduce(add_up)
         counts, sums, costs, histograms = (total[None] for total in totals)
         return {
-            "counts": counts * source.count_unit,
+            "counts": counts * source.count_factor,
             "sums": sums,
             "costs": costs,
-            "histograms": histograms * source.count_unit,
+            "histograms": histograms * source.count_factor,
         }

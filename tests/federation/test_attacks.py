@@ -299,16 +299,16 @@ class FlippedBit:
     def patch(self, monkeypatch):
         put = ThreadTransport.put
 
-        def flipping_put(transport, party, tag, message):
-            if tag == ABORT:
-                return put(transport, party, tag, message)
+        def flipping_put(transport, receiver, header, message):
+            if header == ABORT:
+                return put(transport, receiver, header, message)
             with self.lock:
                 number = self.n_sent
                 self.n_sent += 1
             if number == self.number:
                 message = as_words(message).copy()
                 message[self.rng.integers(len(message))] ^= 1 << int(self.rng.integers(8))
-            return put(transport, party, tag, message)
+            return put(transport, receiver, header, message)
 
         monkeypatch.setattr(ThreadTransport, "put", flipping_put)
 

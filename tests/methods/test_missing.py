@@ -251,7 +251,7 @@ def test_sources_without_holes_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"missing='k-pod' is not supported for .*\.grid"):
         method.fit(open_grid(file))
     points, _ = Points.quantize(complete, -np.ones(2), np.ones(2))
-    with pytest.raises(ValueError, match="missing='k-pod' needs rows with absent entries"):
+    with pytest.raises(ValueError, match="missing='k-pod' needs rows with missing entries"):
         run_in_threads(method, [points, points], [0], network=Network(2), allow_seeded_noise=True)
 
 

@@ -1,6 +1,7 @@
 """The best k of released candidates against brute force."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,6 +61,27 @@ def test_best_k_of_at_most_k_centers_takes_all(k):
     points, centers, _ = draw_with_classes()
     scores = evaluate(points, centers, ["nicv", "nicv_best_k"], k)
     assert scores["nicv_best_k"].tolist() == scores["nicv"].tolist()
+
+
+def weighted_by_persons(rng, n_rows):
+    """Points whose rows have the weights of some persons."""
+    points = Points.from_grid(rng.integers(-SCALE, SCALE + 1, (n_rows, 2)))
+    weights = (SCALE // rng.integers(1, 5, n_rows)).astype(np.int32)
+    return replace(points, weights=weights, n_persons=n_rows)
+
+
+def test_best_k_weighs_the_rows_of_persons():
+    """Of four candidates the best pair is found by trying all, and each row has its weight."""
+    rng = np.random.default_rng(3)
+    points = weighted_by_persons(rng, 200)
+    candidates = rng.integers(-SCALE, SCALE + 1, (4, 2))
+    pairs = np.array(list(itertools.combinations(candidates, 2)))
+    scores = evaluate(points, candidates[None], ["nicv_best_k"], 2)
+    assert scores["nicv_best_k"] == evaluate(points, pairs, ["nicv"])["nicv"].min()
+
+    # Where all are taken it is the NICV.
+    metrics = evaluate(points, candidates[None], ["nicv", "nicv_best_k"], 4)
+    assert metrics["nicv_best_k"] == metrics["nicv"]
 
 
 def test_best_k_ignores_padding():

@@ -1,0 +1,1 @@
+"""Methods from anywhere on one frozen suite: entries, their verification, a ranking."""

@@ -1,0 +1,130 @@
+"""The page of an entry, and its metadata for archives (RO-Crate 1.1)."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from pkm.arena.entry import ROWS, Entry, read_rows
+from pkm.arena.scores import cpu_ratio, geometric_mean, score_costs
+from pkm.arena.suite import read_suite
+from pkm.experiments.reports.crate import (
+    METADATA,
+    describe_files,
+    make_references,
+    write_json,
+)
+from pkm.files import atomic_write
+
+README = "README.md"
+NO_RESULT = "There is no result: see what failed."
+
+
+def write_page(entry: Entry, folder: Path) -> None:
+    """Write ``README.md`` and the RO-Crate metadata of an entry's folder."""
+    atomic_write(folder / README, make_page(entry, folder).encode())
+    files = describe_files(folder)
+    dataset = {
+        "@id": "./",
+        "@type": "Dataset",
+        "name": f"{entry.name}: private k-means on suite {entry.suite} ({entry.stage})",
+        "description": "Costs, charges and released centers of a private method",
+        "datePublished": entry.created,
+        "license": "https://creativecommons.org/licenses/by/4.0/",
+        "author": {"@id": "#submitter"},
+        "hasPart": make_references(files),
+    }
+    submitter = {
+        "@id": "#submitter",
+        "@type": "Person",
+        "name": entry.submitter or "unknown",
+    }
+    about = {
+        "@id": METADATA,
+        "@type": "CreativeWork",
+        "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
+        "about": {"@id": "./"},
+    }
+    crate = {
+        "@context": "https://w3id.org/ro/crate/1.1/context",
+        "@graph": [about, dataset, submitter, *files.values()],
+    }
+    write_json(folder / METADATA, crate)
+
+
+def make_page(entry: Entry, folder: Path) -> str:
+    """Make the page of an entry: results, privacy, and how to verify it."""
+    lines = [
+        f"# {entry.name} on suite {entry.suite} ({entry.stage})",
+        "",
+        f"Submitted by {entry.submitter or 'an unknown person'} on {entry.created}.",
+        "Costs are mean NICV over the best of scikit-learn's k-means on the same set.",
+        "",
+        "## Results",
+        "",
+    ]
+    if (folder / ROWS).is_file():
+        rows = read_rows(folder)
+        reference = read_suite(entry.suite)["reference"]
+        scores = score_costs(rows, reference)
+        for factor, part in scores.groupby("bounds_factor"):
+            width = "as declared" if factor == 1 else f"{factor:g} times as wide"
+            lines += [f"Bounds {width}:", ""]
+            lines += [*format_costs(part), ""]
+        cpu = cpu_ratio(rows, reference)
+        lines += [f"A fit takes {cpu:.2g} times the CPU time of the reference."]
+        own = rows[rows["method"] != reference]
+        lines += format_privacy(entry, own)
+    else:
+        lines.append(NO_RESULT)
+    lines += ["", "## Problems", ""]
+    lines += [f"- {problem}" for problem in entry.problems] or ["None."]
+    lines += [
+        "",
+        "## Verify",
+        "",
+        "```",
+        f"pkm arena verify {folder.name if folder.name != 'entry' else 'FOLDER'}",
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def format_costs(scores: pd.DataFrame) -> list[str]:
+    """Format costs as a Markdown table: data sets down, epsilon across."""
+    table = scores.pivot(index="dataset", columns="epsilon", values="ratio")
+    means = [geometric_mean(table[epsilon].dropna()) for epsilon in table]
+    lines = {"geometric mean": means} | {
+        name: list(values)
+        for name, values in zip(table.index, table.to_numpy(), strict=True)
+    }
+    heads = ["no privacy" if e != e else f"epsilon {e:g}" for e in table.columns]
+    return [
+        f"| set | {' | '.join(heads)} |",
+        f"|---|{'---:|' * len(heads)}",
+        *(
+            f"| {name} | {' | '.join(f'{value:.3g}' for value in values)} |"
+            for name, values in lines.items()
+        ),
+    ]
+
+
+def format_privacy(entry: Entry, rows: pd.DataFrame) -> list[str]:
+    """Format the claim, and the verdicts of conformance and audit."""
+    values = {
+        name: " or ".join(sorted(set(rows[name].astype(str)) - {""}))
+        for name in ("notion", "adjacency", "unit", "trust", "flaws")
+    }
+    passed = sum(not line["error"] for line in entry.checks)
+    verdicts = (entry.audit or {}).get("verdicts", {})
+    text = ", ".join(f"{view} {verdict}" for view, verdict in verdicts.items())
+    return [
+        "",
+        "## Privacy",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value or 'none'} |" for name, value in values.items()),
+        f"| conformance | {passed} of {len(entry.checks)} checks passed |",
+        f"| audit | {text or 'none: no privacy is claimed to the curator'} |",
+    ]

@@ -1,0 +1,220 @@
+"""Enter a method: conformance, audit and the cells of a suite: ``pkm submit METHOD``.
+
+    pkm submit my_methods:MyMethod by="Ada Lovelace"
+    pkm submit fastlloyd stage=full out=entries/fastlloyd
+
+METHOD is what ``pkm run method=`` takes. The method is run beside scikit-learn's
+k-means, in processes that may write to no other folder, open no connection and take
+8 GiB. What fails is named in the entry. stage=lite (default) takes some minutes, and
+full is what the leaderboard ranks. The other keys are out=FOLDER, by=NAME, jobs=2,
+data=FOLDER and suite=NAME.
+
+The exit code is 0 if all went well, 1 if the entry names a problem, 2 if the request
+was refused. Code of the method is run on this machine: submit what you trust.
+"""
+
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pkm.arena.attempt import AttemptFailed, run_attempt
+from pkm.arena.entry import (
+    ROWS,
+    Entry,
+    copy_source,
+    read_rows,
+    write_entry,
+    write_folder,
+    write_rows,
+)
+from pkm.arena.page import write_page
+from pkm.arena.suite import CURRENT, make_stage_plan
+from pkm.experiments.cell.code_hash import find_dependencies
+from pkm.experiments.cell.environment import describe_environment
+from pkm.experiments.config.groups import read_choice
+from pkm.experiments.config.settings import at_least, require
+from pkm.experiments.console.console import make_main
+from pkm.methods import load_method
+
+KEYS = ("stage", "out", "by", "jobs", "data", "suite")
+#: Pairs of neighbors of the audit, and seconds of it and of the conformance suite.
+N_PAIRS = 24
+SECONDS = 600
+#: Of all cells together: their limits end earlier.
+STAGE_SECONDS = 24 * 3600
+
+
+def run(words: Sequence[str], options: Mapping[str, str]) -> int:
+    """Make the entry of a method."""
+    require(len(words) == 1, "method", " ".join(words), "one method")
+    stage = options.get("stage", "lite")
+    suite = options.get("suite", CURRENT)
+    method = read_choice("method", words[0])
+    plan = make_stage_plan(suite, stage, method, data_dir=options.get("data"))
+    out = Path(options.get("out", f"entries/{suite}-{stage}-{method['name']}"))
+    print(f"{method['name']}: {len(plan.cells)} cells of {suite}, {stage}, into {out}")
+    entry = submit(
+        method,
+        out,
+        suite=suite,
+        stage=stage,
+        submitter=options.get("by", ""),
+        jobs=read_jobs(options),
+        data_dir=options.get("data"),
+    )
+    for problem in entry.problems:
+        print(f"  {problem}")
+    print(f"{out}: {len(entry.problems) or 'no'} problems; see {out / 'README.md'}")
+    return int(bool(entry.problems))
+
+
+def read_jobs(options: Mapping[str, str]) -> int:
+    """Read the number of worker processes, two by default."""
+    jobs = options.get("jobs", "2")
+    rule = at_least(1)
+    require(jobs.isdigit() and rule.holds(int(jobs)), "jobs", jobs, rule.text)
+    return int(jobs)
+
+
+def submit(
+    method: Mapping[str, Any],
+    out: Path,
+    *,
+    suite: str = CURRENT,
+    stage: str = "lite",
+    submitter: str = "",
+    jobs: int = 2,
+    data_dir: str | None = None,
+) -> Entry:
+    """Run a method on a stage of a suite, attack it, and write its entry.
+
+    Parameters
+    ----------
+    method : mapping
+        ``name``, ``_target_`` and parameters.
+    out : Path
+        Folder of the entry, which must not exist.
+    suite, stage : str
+    submitter : str
+        Who submits it.
+    jobs : int, default=2
+        Worker processes.
+    data_dir : str, optional
+        Folder with original data files.
+
+    Returns
+    -------
+    Entry
+
+    Raises
+    ------
+    FileExistsError
+        If the folder exists.
+    ValueError
+        If the method cannot be imported, or its entry would be too large.
+    """
+    package, modules = find_source(method["_target_"])
+    problems: list[str] = []
+    with write_folder(out) as folder, tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        copy_source(modules, folder)
+        copy_source(modules, work)
+
+        def attempt(phase: str, seconds: float, **request: Any) -> dict[str, Any]:
+            """Run a phase; a failure is a problem, and an empty answer."""
+            print(f"  {phase} ...", flush=True)
+            try:
+                return run_attempt(phase, {"method": method, **request}, work, seconds)
+            except AttemptFailed as error:
+                problems.append(str(error))
+                return {}
+
+        # Conformance, and the attack on what claims privacy.
+        checked = attempt("check", SECONDS)
+        checks = checked.get("checks", [])
+        problems += [
+            f"{line['check']}: {line['error']}" for line in checks if line["error"]
+        ]
+        attacked: dict[str, Any] = {}
+        if checked.get("private"):
+            seed = secrets.randbits(32)
+            attacked = attempt("audit", SECONDS, n_pairs=N_PAIRS, seed=seed)
+            problems += attacked.get("findings", [])
+
+        # The cells of the stage.
+        where = {"suite": suite, "stage": stage, "data_dir": data_dir}
+        answer = attempt("run", STAGE_SECONDS, jobs=jobs, cells=None, **where)
+        problems += answer.get("missing", [])
+        if not answer.get("confined", True):
+            problems.append("this system cannot confine writes of a process")
+        if (work / ROWS).is_file():
+            rows, refused = refuse_rows(read_rows(work))
+            problems += refused
+            write_rows(rows, folder)
+
+        entry = Entry(
+            method=method,
+            suite=suite,
+            stage=stage,
+            submitter=submitter,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            package=package,
+            checks=checks,
+            audit=attacked.get("record"),
+            problems=problems,
+            environment=describe_environment(),
+        )
+        write_page(entry, folder)
+        write_entry(entry, folder)
+    return entry
+
+
+def find_source(target: str) -> tuple[str, dict[str, Path]]:
+    """Return the distribution that has a method's class, or the modules behind it.
+
+    Returns
+    -------
+    package : str
+        Distribution and version; empty where the modules are in no distribution.
+    modules : dict of str to Path
+        Dotted names to files; empty where the distribution has them.
+    """
+    module = load_method(target).__module__
+    top = module.partition(".")[0]
+    for name in metadata.packages_distributions().get(top, []):
+        return f"{name} {metadata.version(name)}", {}
+    files = find_dependencies([module], external_package=top)
+    own = {name: path for name, path in files.items() if name.partition(".")[0] == top}
+    return "", own
+
+
+def refuse_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Drop the rows of releases that the suite does not rank, and say why.
+
+    Those are more centers than clusters, costs that are not finite, and budgets that
+    were exceeded.
+    """
+    rules = {
+        "more centers than k": rows["n_centers"] > rows["k"],
+        "a cost that is not finite": ~rows["nicv"].abs().lt(float("inf")),
+        "more epsilon than the budget": rows["epsilon_spent"] > rows["epsilon"] + 1e-9,
+    }
+    refused = []
+    kept = pd.Series(True, rows.index)
+    for reason, broken in rules.items():
+        cells = rows[broken].drop_duplicates("cell")
+        refused += [
+            f"{line.method} on {line.dataset}, epsilon={line.epsilon:g}: {reason}"
+            for line in cells.itertuples()
+        ]
+        kept &= ~broken
+    return rows[kept].reset_index(drop=True), refused
+
+
+main = make_main("submit", __doc__, "METHOD", KEYS, run)
