@@ -33,8 +33,8 @@ from pkm.compute import SCALE, Points
 from pkm.privacy import Adjacency
 
 CONFIDENCE = 0.95
-# Numbers of records and of clusters; None is the method's. Cohorts and regions need
-# some records. Elsewhere a single one shows most among few.
+# Numbers of records and of clusters; None is the method's own. Cohorts and regions need
+# many records. Elsewhere the change of one record shows most among few.
 LARGE_SIZES = ((300, 1), (300, None))
 SMALL_SIZES = ((3, 1), (4, 2), (6, 3))
 SIZES = {Adjacency.LOCAL: LARGE_SIZES, Adjacency.RHO_BOUNDED: LARGE_SIZES}

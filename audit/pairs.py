@@ -286,7 +286,7 @@ PAIR_GENERATORS: tuple[RowGenerator, ...] = (
 
 
 FEATURES = (1, 2, 3, 4, 8)
-MANY_FEATURES = (16,)  # of one pair in twenty: some methods take a ball for a box then
+MANY_FEATURES = (16,)  # of one pair in twenty: some methods clip to a ball then
 
 
 def draw_pairs(

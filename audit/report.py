@@ -57,9 +57,9 @@ SMALL_SIZES = (4, 60)
 #: Fits of each pair with other noise, for methods that are fast.
 N_SEEDS = 4
 LARGE_SIZES = (100, 300)  # of one pair in ten
-ACCOUNT_EVERY = 4  # fits: one of so many charges an account
-# Shares of a method's configurations that have a zoom, a report, secure noise, another
-# delta, and another value of a parameter.
+ACCOUNT_EVERY = 4  # one fit in four charges an account
+# Shares of the configurations of a method that have a zoom, a report, secure noise,
+# another delta, and another value of a parameter.
 ZOOM_SHARE = 0.25
 REPORT_SHARE = 0.25
 SECURE_SHARE = 0.1
@@ -86,7 +86,7 @@ UNVARIED = (
     "missing",
 )
 RESIDUAL_RUNS = 60
-#: Times as many, of a method that draws so little that these have no power.
+#: Factor of the runs of a method that draws so little that these have no power.
 MORE_RUNS = 4
 RESIDUAL_POINTS = 400
 

@@ -68,7 +68,7 @@ class FigureSpec:
     Examples
     --------
     >>> spec = FigureSpec("fastlloyd", "nicv", "NICV", panels={"iris": "Iris"})
-    >>> spec.part("iris").title, spec.part("wine").title
+    >>> spec.for_panel("iris").title, spec.for_panel("wine").title
     ('Iris', 'wine')
     """
 
@@ -153,7 +153,7 @@ class FigureSpec:
     def __str__(self) -> str:
         return f"figure {self.name} of {self.paper}"
 
-    def part(
+    def for_panel(
         self,
         panel: str,
     ) -> "FigureSpec":
@@ -269,8 +269,9 @@ def read_figures(paper: str) -> tuple[FigureSpec, ...]:
         entry = {"title": name} | common | entry | {"paper": paper, "name": name}
         spec = parse_entry(FigureSpec, entry, location)
         styled = spec.in_style("paper")
-        parts = (each.part(name) for each in (spec, styled) for name in each.panels)
-        for panel_spec in (spec, styled, *parts):
+        both = (spec, styled)
+        of_panels = (each.for_panel(name) for each in both for name in each.panels)
+        for panel_spec in (*both, *of_panels):
             curves = {"curves": list(panel_spec.curves.values())}
             known.check(vars(panel_spec) | curves, location)
             for function in filter(None, (panel_spec.frame, panel_spec.transform)):

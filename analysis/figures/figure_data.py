@@ -148,14 +148,14 @@ def select(
     spec: FigureSpec,
 ) -> FigureData:
     """Select the rows of all panels: one selection cut by `panel`, or one a panel."""
-    parts = []
+    selected = []
     for name in () if spec.panel else spec.panels:
-        part = _select_rows(study, spec.part(name))
-        parts.append(replace(part, table=part.table.assign(panel=name)))
-    parts = parts or [_select_rows(study, spec)]
-    table = _concat([part.table for part in parts])
-    data = FigureData(table, _concat([part.source_cells for part in parts]))
-    missing = [text for part in parts for text in part.missing or ()]
+        data = _select_rows(study, spec.for_panel(name))
+        selected.append(replace(data, table=data.table.assign(panel=name)))
+    selected = selected or [_select_rows(study, spec)]
+    table = _concat([data.table for data in selected])
+    missing = [text for data in selected for text in data.missing or ()]
+    data = FigureData(table, _concat([data.source_cells for data in selected]))
     return replace(data, missing=(*find_missing(data, spec), *dict.fromkeys(missing)))
 
 
@@ -432,7 +432,7 @@ def make_labels(
         value: Any,
     ) -> str:
         if column == "panel":
-            return spec.part(value).title
+            return spec.for_panel(value).title
         if column == "hue":
             own = (spec.styles.get(value) or {}).get("label")
             if hues or own or spec.curves:

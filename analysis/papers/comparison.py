@@ -302,9 +302,9 @@ def ranks_by_accounting(
     """Show mean ranks under other accounting, on the data sets that all of it has."""
     tables = {}
     for title in spec.panels:
-        part = spec.part(title)
-        table = _read_ratios(study, part)
-        multiple = part.compare.get("times", 1.0)
+        panel_spec = spec.for_panel(title)
+        table = _read_ratios(study, panel_spec)
+        multiple = panel_spec.compare.get("times", 1.0)
         tables[title] = table.assign(epsilon=table["epsilon"] * multiple)
     sets = [set(ranking.private(table)["dataset"]) for table in tables.values()]
     shared = sorted(set.intersection(*sets))
@@ -327,7 +327,7 @@ def profiles(
     """Show the share of settings within a factor of the best, by bounds and zoom."""
     profiles = []
     for title in spec.panels:
-        table = _read_ratios(study, spec.part(title))
+        table = _read_ratios(study, spec.for_panel(title))
         private = table.query("notion != 'none'")
         for group, names in _group_datasets(private).items():
             rows = _merge_styles(ranking.profile(table, names, FACTORS), table)

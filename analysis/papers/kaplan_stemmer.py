@@ -35,17 +35,17 @@ def table1(
     missing = []
     over_bounds: dict[str, float] = {}
     for name in spec.panels:
-        part = spec.part(name)
-        curves = _measure(study, part)
+        panel_spec = spec.for_panel(name)
+        curves = _measure(study, panel_spec)
         longest = next(iter(curves.values()), None)
         texts = []
         for row in ROWS:
             own = curves.get(row["key"])
             bound = row[name.partition(" ")[0] + "_bound"]
-            slope = _slope_text(own, part.x)
-            slopes = (_bound_slope(bound, part.x, own or longest), slope)
+            slope = _slope_text(own, panel_spec.x)
+            slopes = (_bound_slope(bound, panel_spec.x, own or longest), slope)
             texts.append(" / ".join(filter(DASH.__ne__, slopes)) or DASH)
-            if "times" in part.compare and slope != DASH:
+            if "times" in panel_spec.compare and slope != DASH:
                 ratio = own.values[0] / _evaluate_bound(bound, own.extra_columns)
                 largest = over_bounds.get(row["reference"], 0.0)
                 over_bounds[row["reference"]] = max(largest, ratio.max())
@@ -54,7 +54,7 @@ def table1(
         if not curves:
             missing.append(name)
         if "this_work" in curves:
-            x = curves["this_work"].extra_columns[part.x]
+            x = curves["this_work"].extra_columns[panel_spec.x]
             ranges.append(f"{name} from {x.min():g} to {x.max():g}")
     over_texts = [
         f"{name} {format_number(ratio)}" for name, ratio in over_bounds.items()

@@ -81,7 +81,7 @@ def _panels(
     """Yield each panel that has rows, with its labels."""
     drawn = data.drawn
     for name in panel_names(drawn, spec):
-        panel_spec = spec.part(name) if name else spec
+        panel_spec = spec.for_panel(name) if name else spec
         table = drawn[drawn["panel"] == name] if name else drawn
         panel = KINDS[spec.kind](table, panel_spec, styles)
         # A comparison of several cells has no delta of its own.

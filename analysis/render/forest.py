@@ -15,11 +15,11 @@ from pkm.analysis.render.hue_styles import BLACK, DIAMOND, HueStyle, Styles, art
 from pkm.analysis.render.lines import reference_line
 from pkm.analysis.render.panel import Panel, ordered
 
-BETWEEN_GROUPS = 0.7  # rows
-DODGE = 0.2  # rows between the hues of one row
-BAR = 0.82  # height, of a row
-LINEAR_BELOW = 0.01  # of a scale that is logarithmic above
-OF_METHOD = "method"  # the color of marks that have that of the method of their row
+BETWEEN_GROUPS = 0.7  # space between groups, in rows
+DODGE = 0.2  # space between the hues of one row, in rows
+BAR = 0.82  # height of a bar, in rows
+LINEAR_BELOW = 0.01  # below this value a symlog scale is linear
+OF_METHOD = "method"  # stands for the color of the method of a mark
 
 
 def prepare(

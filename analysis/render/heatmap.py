@@ -18,7 +18,7 @@ from pkm.schema import higher_is_better
 
 LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue
 DARK = 0.55  # luminance below which a tile has white text
-LETTERS = 60  # of the names of columns that fit side by side
+LETTERS = 60  # most letters of the names of columns that fit side by side
 
 
 def prepare(

@@ -16,9 +16,9 @@ from pkm.analysis.figures.texts import short_number, wants_log
 from pkm.analysis.render.hue_styles import Styles, artist, variant_styles
 from pkm.analysis.render.panel import Panel, ordered
 
-LETTER = 0.6  # width of a letter of a tick, of the size of its font
-BETWEEN = 1.2  # width between two labels of ticks
-INSIDE = 0.75  # width of the axes of a panel, of that of the panel
+LETTER = 0.6  # width of a letter of a tick label, as a share of the font size
+BETWEEN = 1.2  # least space between two tick labels, as a share of the font size
+INSIDE = 0.75  # width of the axes, as a share of that of their panel
 #: Factor by which a band may go below its curve on a logarithmic axis.
 MAX_BAND = 3.0
 #: Factor by which a non-private level may be below the private curves.

@@ -25,13 +25,13 @@ STYLES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.mplsty
 #: Entries of a legend beside a figure; fewer are above it.
 MANY_ENTRIES = 14
 CURVES_AND_ROWS = {"lines": lines.draw, "forest": forest.draw}
-LETTER = 0.55  # width of a letter, of the size of the font
-HANDLE = 7.5  # width of a line of the legend with its margins, in letters
-ROW = 1.9  # height of a row of a forest, of the size of the font
-TILE = 2.6  # height of a row of a map, of the size of the font
-AROUND = 3.5  # height of labels and title of a panel, of the size of the font
-SINGLE = 0.62  # width of a figure with one panel of curves, of that of others
-TALLER = 1.4  # panels of a figure that has one or two side by side
+LETTER = 0.55  # width of a letter, as a share of the font size
+HANDLE = 7.5  # width of a legend entry without its label, in letters
+ROW = 1.9  # height of a row of a forest, in font sizes
+TILE = 2.6  # height of a row of a map, in font sizes
+AROUND = 3.5  # height of labels and title of a panel, in font sizes
+SINGLE = 0.62  # width of a figure with one panel of curves, as a share of others'
+TALLER = 1.4  # factor of the height where one or two panels are side by side
 #: Where the metadata have the digest of a specification.
 SOURCE = "Source"
 #: Keys of a figure that its picture does not show.

@@ -83,7 +83,7 @@ def read_choice(group: str, name: str) -> dict[str, Any]:
 
 
 def fill_defaults(config: Mapping) -> dict[str, Any]:
-    """Add the defaults of a method's class to its configuration, and what identifies it.
+    """Add the defaults of a method's class to its configuration, and its identity.
 
     If the class is not given or cannot be imported, the configuration stays unchanged.
 

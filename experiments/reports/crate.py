@@ -51,7 +51,7 @@ def write_provenance(
 
 def describe_provenance(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
     """Describe the rows of the sweeps that a figure names; without any, all rows."""
-    specs = [spec, *map(spec.part, spec.panels)]
+    specs = [spec, *map(spec.for_panel, spec.panels)]
     is_named = rows["sweep"].isin([sweep for panel in specs for sweep in panel.sweep])
     used = rows[is_named] if is_named.any() else rows
     keys = sorted(used["cell"].unique())
