@@ -459,7 +459,7 @@ def add_persons(pair: Pair, rng: Rng) -> Pair:
     return replace(pair, rows=rows, groups=groups, sample_weight=sample_weight)
 
 
-def add_missing_entries(pair: Pair, rng: Rng) -> Pair:
+def add_missing(pair: Pair, rng: Rng) -> Pair:
     """Make entries of the rows of a pair missing, at times of the record alone."""
     is_missing = rng.random(pair.rows.shape) < rng.choice([0.2, 0.6])
     if rng.random() < 0.3:

@@ -22,7 +22,7 @@ from sklearn.base import clone
 from pkm.audit.pairs import (
     PAIR_GENERATORS,
     Pair,
-    add_missing_entries,
+    add_missing,
     add_persons,
     draw_blobs,
     draw_pair,
@@ -384,7 +384,7 @@ def replay_pairs(
         if number % 3 == 1 and serves_weights(configuration, pair):
             pair = add_persons(pair, rng)
         if number % 6 == 5 and adjacency in ONE_RECORD_ADJACENCIES:
-            pair = add_missing_entries(pair, rng)
+            pair = add_missing(pair, rng)
             configuration = draw_missing(configuration, rng)
         for repetition in range(N_SEEDS if method.batched else 1):
             try_pair(configuration, pair, number + repetition * n_pairs)
@@ -482,7 +482,7 @@ def draw_parameters(
 
 
 def draw_missing(method: Any, rng: np.random.Generator) -> Any:
-    """Copy a method with a treatment of absent entries; without one they are null."""
+    """Copy a method with a treatment of missing entries; without one they are null."""
     rule = method.constraints.get("missing")
     if rule is None:
         return method

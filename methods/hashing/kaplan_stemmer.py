@@ -702,12 +702,11 @@ def _cluster_candidates(
     generator: np.random.Generator,
 ) -> np.ndarray:
     """Cluster candidates above the noise; take the k heaviest if there are too few."""
-    seed = int(generator.integers(2**32))
-    points = candidates.astype(np.float64)
     if np.count_nonzero(above_noise) <= k:
         heaviest = np.argsort(-counts, kind="stable")[:k]
-        return points[np.sort(heaviest)]
-    return weighted_kmeans(points[above_noise], counts[above_noise], k, N_INIT, seed)
+        return candidates[np.sort(heaviest)]
+    points = candidates[above_noise]
+    return weighted_kmeans(points, counts[above_noise], k, N_INIT, generator)
 
 
 def _refine(

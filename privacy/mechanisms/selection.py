@@ -60,6 +60,7 @@ def _split_score(
 @njit(cache=True)
 def _score_cell(
     counts: np.ndarray,
+    unit: float,
     size: float,
     score: tuple[float, float, float, bool],
     first: np.ndarray,
@@ -68,21 +69,27 @@ def _score_cell(
 ) -> None:
     """Write the scores (d, candidates) of a cell, from its counts (d, bins)."""
     t, q, emptiness_weight, from_both_ends = score
-    total = counts[0].sum()
+    total = counts[0].sum() * unit
     for h in range(scores.shape[0]):
-        # Invariant: ``below`` is the number of points in the bins below the candidate's
-        # interval.
+        # Invariant: ``below`` is the count of the bins below the candidate's interval.
         below = 0
         for candidate in range(scores.shape[1]):
             # A candidate's interval is the two bins on either side of its boundary.
             boundary = 2 * candidate + 1
-            left = below + counts[h, boundary - 1]
+            left = (below + counts[h, boundary - 1]) * unit
             inside = np.int64(counts[h, boundary - 1]) + counts[h, boundary]
             below += inside
             scores[h, candidate] = -np.inf
             if first[h] < boundary < last[h]:
                 scores[h, candidate] = _split_score(
-                    left, inside, total, size, t, q, emptiness_weight, from_both_ends
+                    left,
+                    inside * unit,
+                    total,
+                    size,
+                    t,
+                    q,
+                    emptiness_weight,
+                    from_both_ends,
                 )
 
 
@@ -261,6 +268,7 @@ class SplitScore:
     def score_cell(
         self,
         counts: np.ndarray,
+        unit: float,
         size: float,
         first: np.ndarray,
         last: np.ndarray,
@@ -270,8 +278,10 @@ class SplitScore:
 
         Parameters
         ----------
-        counts : ndarray of shape (d, 2 m + 1), unsigned
-            Exact number of the cell's points per feature and bin.
+        counts : ndarray of shape (d, 2 m + 1), integer
+            Exact count of the cell per feature and bin.
+        unit : float
+            Of the counts, in records: 1, or 2**-16 where rows have weights.
         size : float
             Its released count, in records.
         first, last : ndarray of shape (d,), int64
@@ -279,7 +289,7 @@ class SplitScore:
         out : ndarray of shape (d, m), float64
             Written: the scores, ``-inf`` where a candidate is not allowed.
         """
-        _score_cell(counts, float(size), self._numbers, first, last, out)
+        _score_cell(counts, unit, float(size), self._numbers, first, last, out)
 
     @property
     def _numbers(self) -> tuple[float, float, float, bool]:
@@ -292,7 +302,7 @@ class ScoreSensitivity(NamedTuple):
     Attributes
     ----------
     difference : float or ndarray of shape (m,)
-        One for all selections of a release, or one for each.
+        The bound, for all selections of a release or for each of them.
     monotonic : bool, default=False
         Whether an added record moves all scores in the same direction.
     failure : float, default=0

@@ -232,7 +232,7 @@ class NearestCounts(_NearestQuery, CountQuery):
         centers = self.centers[None]
         add_up = partial(sums_about, centers=centers, origins=np.zeros_like(centers))
         _, counts = source._all.map_reduce(add_up)
-        return counts[0]
+        return counts[0] // source.count_factor
 
 
 @dataclass(frozen=True, eq=False)

@@ -137,9 +137,9 @@ class SumsAndCounts(Query):
         Sum ``x - center`` instead of ``x``; needs a radius, which then bounds what one
         record adds.
     fill : bool, default=False
-        Whether a record with absent entries has its center's coordinates there. The
-        center is the nearest by the other entries. By default they are the middle of
-        the domain.
+        Whether a record with missing entries has its center's coordinates there. The
+        center is the nearest by the other entries, and the weight of the record is the
+        cube of their share. By default they are the middle of the domain.
 
     Notes
     -----
@@ -405,7 +405,6 @@ def nearest_sums_and_counts(
         fill=fill,
     )
     sums, counts = source._shards.map_reduce(add_up)
-    counts *= source.count_factor
     return {"sums": sums, "counts": counts}
 
 

@@ -354,9 +354,9 @@ def test_counts_of_a_tree_hold_more_records_than_32_bits(monkeypatch):
 
     expected = scores(1)
 
-    def repeated(codes, order, counts):
+    def repeated(codes, order, weights, counts):
         once = np.zeros(counts.shape, np.int64)
-        histogram(codes, order, once)
+        histogram(codes, order, weights, once)
         counts += (times * once).astype(counts.dtype)
 
     histogram = tree.histogram
