@@ -412,17 +412,15 @@ def make_tracing_curator(
                     streams = ReplayingStreams(streams, trace, recorded)
             super().__init__(shards, ledger, streams, domain)
 
-        def release_from(
-            self,
-            view: Any,
-            query: Any,
-            noise: Any,
-        ) -> Any:
-            arguments = map(freeze, get_fields(query))
-            trace.queries.append((type(query).__name__, *arguments))
-            answer = super().release_from(view, query, noise)
-            trace.partitions += list_partitions(view, query, self.domain)
-            return answer
+        def release_all(self, requests: Any, source: Any = None) -> Any:
+            for query, _ in requests:
+                arguments = map(freeze, get_fields(query))
+                trace.queries.append((type(query).__name__, *arguments))
+            answers = super().release_all(requests, source)
+            view = self if source is None else source
+            for query, _ in requests:
+                trace.partitions += list_partitions(view, query, self.domain)
+            return answers
 
     return TracingCurator
 

@@ -12,7 +12,7 @@ are the same in any order and for any division of the points.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -62,9 +62,15 @@ def total_array(
     >>> total_array(halves, lambda shard: shard.rows.sum(axis=0).astype(int)).tolist()
     [3]
     """
-    one_array = partial(_one_array, function=function, arguments=arguments)
-    (total,) = points.map_reduce(one_array)
+    (total,) = points.map_reduce(one_array(function, **arguments))
     return total
+
+
+def one_array(
+    function: Callable[..., np.ndarray], **arguments: Any
+) -> Callable[[Points], Arrays]:
+    """Return a function of points whose result is a tuple of one array."""
+    return partial(_one_array, function=function, arguments=arguments)
 
 
 def _one_array(
@@ -73,6 +79,53 @@ def _one_array(
     arguments: Mapping[str, Any],
 ) -> Arrays:
     return (function(points, **arguments),)
+
+
+def map_reduce_all(
+    points: Any,
+    functions: Sequence[Callable[[Points], Arrays]],
+    combine: Combine = add,
+) -> list[Arrays]:
+    """Combine the arrays of several functions, in one pass for all.
+
+    Parameters
+    ----------
+    points : Shards, Blocks or DaskPoints
+    functions : sequence of callable
+        As of :meth:`Blocks.map_reduce`; they return equally many arrays.
+    combine : callable, optional
+        Combines two results of one function. Default: adds them.
+
+    Examples
+    --------
+    >>> shards = Shards([Points.from_grid(np.array([[i], [5]])) for i in (1, 2)])
+    >>> functions = [one_array(lambda points: points.rows.max(axis=0))] * 2
+    >>> map_reduce_all(shards, functions)
+    [(array([10.], dtype=float32),), (array([10.], dtype=float32),)]
+    """
+    n = len(functions)
+    # Sums are added as soon as they are known: many at once may be large.
+    if combine is not add:
+        combine = partial(_combine_each, combine=combine, n=n)
+    totals = points.map_reduce(partial(_apply_all, functions=functions), combine)
+    return _divide(totals, n)
+
+
+def _apply_all(
+    points: Points, functions: Sequence[Callable[[Points], Arrays]]
+) -> Arrays:
+    return tuple(chain.from_iterable(function(points) for function in functions))
+
+
+def _combine_each(totals: Arrays, more: Arrays, combine: Combine, n: int) -> Arrays:
+    pairs = zip(_divide(totals, n), _divide(more, n), strict=True)
+    return tuple(chain.from_iterable(combine(*pair) for pair in pairs))
+
+
+def _divide(arrays: Arrays, n: int) -> list[Arrays]:
+    """Divide arrays into n equal parts."""
+    size = len(arrays) // n
+    return [arrays[start : start + size] for start in range(0, len(arrays), size)]
 
 
 class RowSource(Protocol):

@@ -508,43 +508,43 @@ def _requantize(
     by_norm: bool,
     new_values: np.ndarray,
 ) -> None:
-    # Several points at a time, as one flat array of values: the compiler vectorizes
-    # such loops. OUT: new_values.
-    factors = np.empty(len(centers))
+    # Several points at a time, as one flat array of values. Slices: the compiler
+    # vectorizes loops from zero. OUT: new_values.
     positions = np.empty(len(centers))
     for start in range(0, len(values), len(centers)):
-        n_values = min(len(centers), len(values) - start)
+        tile = values[start : start + len(centers)]
+        new_tile = new_values[start : start + len(centers)]
 
         # Coordinates in new half-widths about the center.
-        for j in range(n_values):
-            positions[j] = np.float64(values[start + j])
+        for j in range(len(tile)):
+            positions[j] = np.float64(tile[j])
         if len(remainders):
-            for j in range(n_values):
-                positions[j] += remainders[start + j] / SCALE
-        for j in range(n_values):
+            remainder_tile = remainders[start : start + len(centers)]
+            for j in range(len(tile)):
+                positions[j] += remainder_tile[j] / SCALE
+        for j in range(len(tile)):
             positions[j] = (positions[j] / SCALE - centers[j]) / half_width
 
-        # Scale of each point, or of each value.
-        for first in range(0, n_values, d):
+        # Scale each point, or each value.
+        n_together = d if by_norm else 1
+        for first in range(0, len(tile), n_together):
+            row = positions[first : first + n_together]
             squared = 0.0
-            if by_norm:
-                for j in range(first, first + d):
-                    squared += positions[j] * positions[j]
-            factor = linear_part * _shorten(np.sqrt(squared), softness)
-            for j in range(first, first + d):
-                factors[j] = factor
-        if not by_norm:
-            for j in range(n_values):
-                if abs(positions[j]) > 1.0:
-                    factors[j] *= _shorten(abs(positions[j]), softness)
+            for h in range(n_together):
+                squared += row[h] * row[h]
+            factor = linear_part
+            if squared > 1.0:
+                factor *= _shorten(np.sqrt(squared), softness)
+            for h in range(n_together):
+                row[h] *= factor
 
         # Clip to [-1, 1] and round to whole grid steps. Comparisons are faster than min
         # and max, which handle NaN.
-        for j in range(n_values):
-            position = positions[j] * factors[j]
+        for j in range(len(tile)):
+            position = positions[j]
             position = position if position > -1.0 else -1.0
             position = position if position < 1.0 else 1.0
-            new_values[start + j] = np.rint(position * SCALE)
+            new_tile[j] = np.rint(position * SCALE)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
