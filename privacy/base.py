@@ -253,9 +253,9 @@ class BaseCurator:
         """
         source = self if source is None else source
         # Queries of one type agree on how the results of blocks are combined.
-        kinds = {type(query) for query, _ in requests}
-        if len(kinds) != 1:
-            names = ", ".join(sorted(kind.__name__ for kind in kinds)) or "none"
+        query_types = {type(query) for query, _ in requests}
+        if len(query_types) != 1:
+            names = ", ".join(sorted(known.__name__ for known in query_types)) or "none"
             raise TypeError(
                 f"requests must be one or more queries of one type, got {names}: "
                 "release those of each type together"
@@ -268,7 +268,7 @@ class BaseCurator:
         charged = [self._charge(source, *request) for request in checked]
         # Only now the private points are read.
         queries = [query for query, _ in checked]
-        answers = kinds.pop().exact_all(source, queries)
+        answers = query_types.pop().exact_all(source, queries)
         return [
             self._finish(source, *request, exact, charge)
             for request, exact, charge in zip(checked, answers, charged, strict=True)

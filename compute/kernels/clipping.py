@@ -144,11 +144,12 @@ def sums_about(
 ) -> Arrays:
     """Sums about origins (R, k, d) of the points nearest to each center, and counts.
 
-    As of :func:`sums_and_counts`; counts are in units of 2**-16 records. The sum of a
-    row with a weight is rounded toward zero, so that the rows of a person add no more
-    than one record. With `fill` a hole has the coordinate, clipped to the domain, of
-    the center that is nearest by the other entries. About that center it adds 0. A row
-    with missing entries has the weight of :func:`weigh_present`.
+    The arguments are those of :func:`sums_and_counts`; counts are in units of 2**-16
+    records. What a row with a weight adds to a sum is rounded toward zero, so that the
+    rows of a person add no more than one record. With `fill` a missing entry has the
+    coordinate, clipped to the domain, of the center that is nearest by the other
+    entries. About that center it adds 0. A row with missing entries has the weight of
+    :func:`weigh_present`.
     """
     is_missing = points.is_missing if fill else None
     weights = points.weights if is_missing is None else weigh_present(points)
@@ -178,8 +179,8 @@ def sums_about(
 def weigh_present(points: Points) -> np.ndarray:
     """Weights of points with missing entries: the cube of the share of their entries.
 
-    About its center a hole adds 0, and so holds the center back. The fewer entries a
-    row has, the more often its center is the wrong one, too.
+    About its center a missing entry adds 0, and so holds the center back. The fewer
+    entries a row has, the more often its center is the wrong one, too.
 
     Returns
     -------

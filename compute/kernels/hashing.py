@@ -248,7 +248,7 @@ def bucket_counts(
         return np.unique(codes, return_counts=True)
     marked = slice(None) if remaining is None else remaining.mask(points)
     weights = points.weights[marked].astype(np.int64)
-    # A row without weight is absent: it must not make its bucket occupied.
+    # A row of weight 0 counts as none: it must not make its bucket occupied.
     return sum_by_key(codes[weights > 0], weights[weights > 0])
 
 

@@ -32,7 +32,7 @@ Arrays = tuple[np.ndarray, ...]
 #: Combines the results of two sets of points to one; the first may be changed in place.
 Combine = Callable[[Arrays, Arrays], Arrays]
 Value = TypeVar("Value")
-SECONDS_WITHOUT_BAR = 2.0  # of a pass
+SECONDS_WITHOUT_BAR = 2.0  # of a pass, after which it shows a progress bar
 
 
 def add(totals: Arrays, more: Arrays) -> Arrays:
@@ -123,7 +123,7 @@ def _combine_each(totals: Arrays, more: Arrays, combine: Combine, n: int) -> Arr
 
 
 def _divide(arrays: Arrays, n: int) -> list[Arrays]:
-    """Divide arrays into n equal parts."""
+    """Divide a tuple of arrays into n tuples of equal length."""
     size = len(arrays) // n
     return [arrays[start : start + size] for start in range(0, len(arrays), size)]
 
