@@ -38,7 +38,7 @@ from pkm.arena.page import write_page
 from pkm.arena.suite import CURRENT, make_stage_plan
 from pkm.experiments.cell.code_hash import find_dependencies
 from pkm.experiments.cell.environment import describe_environment
-from pkm.experiments.config.groups import read_entry
+from pkm.experiments.config.groups import read_choice
 from pkm.experiments.config.settings import at_least, require
 from pkm.experiments.console.console import make_main
 from pkm.methods import import_path, load_method
@@ -57,7 +57,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     require(len(words) == 1, "method", " ".join(words), "one method")
     stage = options.get("stage", "lite")
     suite = options.get("suite", CURRENT)
-    method = read_entry("method", words[0])
+    method = read_choice("method", words[0])
     plan = make_stage_plan(suite, stage, method, data_dir=options.get("data"))
     # A class has one path in rows, whichever module it was named by.
     method["_target_"] = import_path(load_method(method["_target_"]))
