@@ -48,9 +48,10 @@ class Column(NamedTuple):
     write : callable
         From m arrays of numbers (k,) to cells (k,), or to several of them by suffixes.
     spread : callable
-        From numbers (n,) that were read to those that have places, (n,) or (n, m).
+        From numbers (n,) to what is encoded: these, or (n, m), one for each level of a
+        category.
     suffixes : sequence of str
-        Added to the name of the column for each of m places.
+        Added to the name of the column for each of the m.
     """
 
     read: Callable[[Any], float]

@@ -20,6 +20,9 @@ OWNER_FOLDER = 0o700
 ANY_FILE = 0o666
 SECRET_NAME = "secret"
 SECRET_BYTES = 32
+#: Bytes of a program's output that are read at its end, and characters of a line.
+LOG_END = 10_000
+MAX_LINE = 300
 
 
 def cache_folder() -> Path:
@@ -147,6 +150,15 @@ def read_with_checksum(path: Path) -> bytes | None:
     size = hashlib.sha256().digest_size
     content = stored[size:]
     return content if hashlib.sha256(content).digest() == stored[:size] else None
+
+
+def read_last_line(path: Path) -> str:
+    """Return the last line of a text that is not empty; the text may be long."""
+    with path.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_END))
+        lines = file.read().decode(errors="replace").splitlines()
+    written = [line.strip() for line in lines if line.strip()]
+    return written[-1][:MAX_LINE] if written else ""
 
 
 @contextmanager
