@@ -15,9 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import pkm
 from pkm.arena.confinement import confine_writes, limit_resources
-from pkm.arena.entry import SOURCE, write_rows
+from pkm.arena.entry import PROGRAM, SOURCE, write_rows
+from pkm.catalogue import CONFIG_DIRS
 from pkm.experiments.reports.crate import write_json
 from pkm.files import cache_folder
 
@@ -59,9 +62,11 @@ def run_attempt(
     (folder / ANSWER).unlink(missing_ok=True)
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
-    path = [str(folder / SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    source = folder / SOURCE
+    program = [source / PROGRAM] if (source / PROGRAM).is_dir() else []
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(path),
+        "PYTHONPATH": join_paths(source, "PYTHONPATH"),
+        CONFIG_DIRS: join_paths(*program, CONFIG_DIRS),
         "TMPDIR": str(temporary),
     }
     with (folder / LOG).open("wb") as log:
@@ -91,6 +96,12 @@ def run_attempt(
     raise AttemptFailed(f"{phase}: {reason}")
 
 
+def join_paths(*parts: Path | str) -> str:
+    """Join folders and, the last part, a variable of the environment."""
+    *folders, variable = map(str, parts)
+    return os.pathsep.join([*folders, *filter(None, [os.environ.get(variable)])])
+
+
 # What the process does.
 
 
@@ -103,8 +114,22 @@ def check(method: Mapping[str, Any]) -> dict[str, Any]:
     results = run_checks(estimator)
     return {
         "private": estimator.claim.private,
+        "claimed": read_claim(estimator),
         "checks": [asdict(result) for result in results],
     }
+
+
+def read_claim(estimator: Any) -> dict[str, Any] | None:
+    """Read what a program claims of itself; None of others, and of one that fails."""
+    from pkm.audit.report import N_CLUSTERS
+    from pkm.privacy import snap
+
+    if estimator.claim.private:
+        return None
+    # The checks say what fails.
+    with contextlib.suppress(Exception):
+        return estimator.fit_batch(snap(np.eye(N_CLUSTERS)), [0]).synopsis
+    return None
 
 
 def audit(method: Mapping[str, Any], n_pairs: int, seed: int) -> dict[str, Any]:

@@ -22,6 +22,8 @@ from pkm.files import sha256
 ENTRY = "entry.json"
 ROWS = "rows.parquet"
 SOURCE = "source"
+#: Folder of the source with the files of a program.
+PROGRAM = "program"
 VERIFICATION = "verification.json"
 #: Largest size of a folder, in bytes.
 MAX_SIZE = 5_000_000
@@ -47,6 +49,9 @@ class Entry:
         Check, variant and error of the conformance suite.
     audit : mapping or None
         Record of the audit; None where the method claims no privacy.
+    claimed : mapping or None
+        What a program claims of itself: ``notion``, ``adjacency``, ``unit``, and the
+        budget. Nobody has checked it. None for other methods.
     problems : list of str
         What failed, a line each.
     environment : mapping
@@ -63,6 +68,7 @@ class Entry:
     package: str
     checks: list[dict]
     audit: Mapping[str, Any] | None
+    claimed: Mapping[str, Any] | None
     problems: list[str]
     environment: Mapping[str, Any]
     files: Mapping[str, str] = field(default_factory=dict)
@@ -162,11 +168,8 @@ def read_entry(folder: Path) -> Entry:
 
 
 def copy_source(files: Mapping[str, Path], folder: Path) -> None:
-    """Copy modules, by their dotted names, to where Python finds them."""
+    """Copy files, by their names in the source of an entry."""
     for name, path in files.items():
-        parts = name.split(".")
-        if path.name == "__init__.py":
-            parts.append("__init__")
-        target = folder.joinpath(SOURCE, *parts).with_suffix(".py")
+        target = folder / SOURCE / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
+        shutil.copy(path, target)

@@ -91,12 +91,14 @@ def read_scores(folders: Sequence[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
         own = rows[rows["method"] != reference]
         sizes = rows.groupby("dataset")[["n", "d", "k"]].first()
         first = own.iloc[0]
+        # Of a program the claim is its own, and without an audit.
+        claim = first.to_dict() | (entry.claimed or {})
         verdicts = (entry.audit or {}).get("verdicts", {})
         lines.append(
             {
                 "entry": entry.name,
                 "label": first["label"] or entry.name,
-                **{name: first[name] for name in ("notion", "adjacency", "unit")},
+                **{name: claim[name] for name in ("notion", "adjacency", "unit")},
                 "audit": join_verdicts(verdicts.values()),
                 "status": read_status(folder),
                 "cpu_ratio": cpu_ratio(rows, reference),

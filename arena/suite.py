@@ -6,7 +6,7 @@ from typing import Any
 
 from pkm import catalogue
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.config.groups import read_entry
+from pkm.experiments.config.groups import read_choice
 from pkm.experiments.config.settings import one_of
 from pkm.experiments.plan.plan import Plan, make_plan
 from pkm.experiments.plan.sweep import SWEEP_KEYS
@@ -56,15 +56,15 @@ def make_stage_plan(
 
     Examples
     --------
-    >>> from pkm.experiments.config.groups import read_entry
-    >>> plan = make_stage_plan(CURRENT, "lite", read_entry("method", "sulloyd"))
+    >>> from pkm.experiments.config.groups import read_choice
+    >>> plan = make_stage_plan(CURRENT, "lite", read_choice("method", "sulloyd"))
     >>> len(plan.cells)
     30
     """
     STAGES.require("stage", stage)
     declared = read_suite(suite)
     shared = {key: declared[key] for key in SWEEP_KEYS if key in declared}
-    reference = read_entry("method", declared["reference"])
+    reference = read_choice("method", declared["reference"])
     sweeps = {
         name: declared["sweeps"][name] | {"methods": [reference, method]}
         for name in declared["stages"][stage]
@@ -83,7 +83,7 @@ def select_cells(plan: Plan, names: Collection[CellName]) -> Plan:
     """Restrict a plan to some cells, and the fits that are timed."""
     kept = tuple(
         (sweep, cell)
-        for sweep, cell in plan.entries
+        for sweep, cell in plan.sweep_cells
         if sweep == TIMES or (sweep, cell.dataset_name, cell.epsilon) in names
     )
     return replace(plan, entries=kept)

@@ -35,7 +35,7 @@ from pkm.arena.scores import cpu_ratio
 from pkm.arena.submit import N_PAIRS, SECONDS, STAGE_SECONDS, read_jobs
 from pkm.arena.suite import TIMES, CellName, make_stage_plan, read_suite
 from pkm.experiments.cell.environment import describe_environment
-from pkm.experiments.config.groups import read_entry as read_choice
+from pkm.experiments.config.groups import read_choice
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_main
 from pkm.experiments.reports.crate import write_json

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from pkm.compute import Symlog
-from pkm.compute.kernels.shells import PARTS
+from pkm.compute.kernels.shells import RADIUS_SCALE
 from pkm.methods.schedule import SharePlan
 from pkm.methods.zoom import Zoom, find_radius
 from pkm.privacy import (
@@ -130,7 +130,7 @@ def plan_report(
     """
     whole = epsilon if pure else gaussian_mu(epsilon, delta)
     plan = ReportPlan(share, pure, whole * (share if pure else math.sqrt(share)))
-    largest = PARTS * math.sqrt(n_features) / plan.cost_of("sums")
+    largest = RADIUS_SCALE * math.sqrt(n_features) / plan.cost_of("sums")
     if largest > MAX_SCALE:
         raise ValueError(
             f"report={share:g} of epsilon={epsilon:g} is too little: its noise does "
@@ -318,8 +318,8 @@ def _summarize(
     )
     # In records, radii and squared radii, as the noise.
     counts = answer["counts"][0] / SCALE
-    sums = answer["sums"][0] / PARTS
-    cost = answer["costs"].item() / PARTS
+    sums = answer["sums"][0] / RADIUS_SCALE
+    cost = answer["costs"].item() / RADIUS_SCALE
 
     # Errors follow from the noise alone.
     both_sides = np.array([-1.0, 1.0])

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and the cache folder with its secret."""
+"""Files that are written whole or not at all; the cache folder with its secret."""
 
 import fcntl
 import hashlib
@@ -37,7 +37,7 @@ def create_owner_folder(path: Path) -> None:
 
 
 def list_missing_folders(path: Path) -> list[Path]:
-    """List the folders that making one would make, the innermost first."""
+    """List the folders that have to be made for a path, the innermost first."""
     return [folder for folder in (path, *path.parents) if not folder.exists()]
 
 

@@ -105,7 +105,7 @@ class Budget:
 
     def split(self, weights: Sequence[float]) -> tuple["Budget", ...]:
         """Divide epsilon and delta in proportion to positive weights."""
-        # Shares by basic composition: the parts add up to the budget.
+        # Shares by basic composition: they add up to the budget.
         total = math.fsum(weights)
         if not all(weight > 0 for weight in weights):
             raise ValueError(f"weights={list(weights)} must be positive")

@@ -1,11 +1,18 @@
 """Points in shards in memory, or in blocks that every pass reads again.
 
-Passes compute sums of integers over shards or blocks, which are the same in any order
-and for any division of the points.
+shard
+    Points that one array in memory holds, such as those of a client.
+block
+    Consecutive rows that are read or processed together, to bound memory.
+chunk
+    The block of a dask array, on a worker (:mod:`pkm.compute.storage.dask_points`).
+
+A pass reads all points once. It computes sums of integers over shards or blocks, which
+are the same in any order and for any division of the points.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,11 +27,12 @@ from pkm.compute.storage.persons import Persons
 from pkm.compute.storage.points import Points, RowWeights, read_weights
 from pkm.row_blocks import ChangedRows, RowBlocks
 
-#: What a function returns for a shard: sums are integer arrays.
+#: Result of a function for a shard or block, such as integer arrays of sums.
 Arrays = tuple[np.ndarray, ...]
 #: Combines the results of two sets of points to one; the first may be changed in place.
 Combine = Callable[[Arrays, Arrays], Arrays]
 Value = TypeVar("Value")
+SECONDS_WITHOUT_BAR = 2.0  # of a pass, after which it shows a progress bar
 
 
 def add(totals: Arrays, more: Arrays) -> Arrays:
@@ -54,9 +62,15 @@ def total_array(
     >>> total_array(halves, lambda shard: shard.rows.sum(axis=0).astype(int)).tolist()
     [3]
     """
-    one_array = partial(_one_array, function=function, arguments=arguments)
-    (total,) = points.map_reduce(one_array)
+    (total,) = points.map_reduce(one_array(function, **arguments))
     return total
+
+
+def one_array(
+    function: Callable[..., np.ndarray], **arguments: Any
+) -> Callable[[Points], Arrays]:
+    """Return a function of points whose result is a tuple of one array."""
+    return partial(_one_array, function=function, arguments=arguments)
 
 
 def _one_array(
@@ -67,8 +81,55 @@ def _one_array(
     return (function(points, **arguments),)
 
 
-class Source(Protocol):
-    """Rows that can be read several times, in blocks with a length."""
+def map_reduce_all(
+    points: Any,
+    functions: Sequence[Callable[[Points], Arrays]],
+    combine: Combine = add,
+) -> list[Arrays]:
+    """Combine the arrays of several functions, in one pass for all.
+
+    Parameters
+    ----------
+    points : Shards, Blocks or DaskPoints
+    functions : sequence of callable
+        As of :meth:`Blocks.map_reduce`; they return equally many arrays.
+    combine : callable, optional
+        Combines two results of one function. Default: adds them.
+
+    Examples
+    --------
+    >>> shards = Shards([Points.from_grid(np.array([[i], [5]])) for i in (1, 2)])
+    >>> functions = [one_array(lambda points: points.rows.max(axis=0))] * 2
+    >>> map_reduce_all(shards, functions)
+    [(array([10.], dtype=float32),), (array([10.], dtype=float32),)]
+    """
+    n = len(functions)
+    # Sums are added as soon as they are known: many at once may be large.
+    if combine is not add:
+        combine = partial(_combine_each, combine=combine, n=n)
+    totals = points.map_reduce(partial(_apply_all, functions=functions), combine)
+    return _divide(totals, n)
+
+
+def _apply_all(
+    points: Points, functions: Sequence[Callable[[Points], Arrays]]
+) -> Arrays:
+    return tuple(chain.from_iterable(function(points) for function in functions))
+
+
+def _combine_each(totals: Arrays, more: Arrays, combine: Combine, n: int) -> Arrays:
+    pairs = zip(_divide(totals, n), _divide(more, n), strict=True)
+    return tuple(chain.from_iterable(combine(*pair) for pair in pairs))
+
+
+def _divide(arrays: Arrays, n: int) -> list[Arrays]:
+    """Divide a tuple of arrays into n tuples of equal length."""
+    size = len(arrays) // n
+    return [arrays[start : start + size] for start in range(0, len(arrays), size)]
+
+
+class RowSource(Protocol):
+    """Rows that every pass reads again, in blocks: RowBlocks or a GridFile."""
 
     @property
     def n_rows(self) -> int:
@@ -149,11 +210,11 @@ class Shards(list[Points]):
 
 
 def _combine_all(results: Iterable[Arrays], combine: Combine) -> Arrays:
-    """Combine the results of blocks in their order; of no blocks, an empty tuple.
+    """Combine the results of blocks in their order; without blocks, an empty tuple.
 
     Sums are added at once. Other results grow with the number of blocks. They are
-    combined with results of about as many blocks, as in a merge sort: each is copied a
-    logarithmic number of times, not once for every later block.
+    combined with results of about as many blocks, as in a merge sort. So each is copied
+    a logarithmic number of times, not once for every later block.
     """
     pending: list[tuple[int, Arrays]] = []  # numbers of blocks, and their results
     for result in results:
@@ -178,10 +239,10 @@ class StreamedPoints:
     ----------
     n_rows : int
     to_points : callable
-        From rows that are read together to Points.
+        Function from rows that are read together to Points.
     weights : RowWeights, Persons or None
-        Of the rows, in their order, or of persons whose ids are read with the rows;
-        None where each row is a record.
+        Weights of the rows, in their order, or of persons whose ids are read with the
+        rows; None where each row is a record.
     """
 
     n_rows: int
@@ -221,7 +282,7 @@ class Blocks(StreamedPoints):
     rows : RowBlocks or GridFile
         In the units of the data, or on the grid.
     to_points : callable
-        From a block of rows to Points.
+        Function from a block of rows to Points.
     n_null : int or None
         Number of null records if it is known; blocks of a grid file hold none.
     progress : bool
@@ -229,10 +290,11 @@ class Blocks(StreamedPoints):
     in_memory : bool
         Whether the rows are in memory; there is then room for the points as well.
     weights : RowWeights, Persons or None
-        Of the rows, in the order of the blocks. Persons need RowBlocks with ids.
+        Weights of the rows, in the order of the blocks. Persons need RowBlocks with
+        ids.
     """
 
-    rows: Source
+    rows: RowSource
     to_points: Callable[[Any], Points]
     n_null: int | None = None
     progress: bool = False
@@ -247,7 +309,7 @@ class Blocks(StreamedPoints):
         upper: np.ndarray,
         *,
         keep_remainders: bool = True,
-        keep_holes: bool = False,
+        keep_missing: bool = False,
         progress: bool = False,
     ) -> "Blocks":
         """Blocks of rows in a box; see :meth:`Points.quantize`.
@@ -266,7 +328,7 @@ class Blocks(StreamedPoints):
             lower=lower,
             upper=upper,
             keep_remainders=keep_remainders,
-            keep_holes=keep_holes,
+            keep_missing=keep_missing,
         )
         return cls(rows, to_points, progress=progress)
 
@@ -297,7 +359,7 @@ class Blocks(StreamedPoints):
         Parameters
         ----------
         function : callable
-            From Points to a tuple of arrays.
+            Function from Points to a tuple of arrays.
         combine : callable, optional
             Combines two tuples, in the order of the blocks. Default: adds them.
 
@@ -378,7 +440,7 @@ class Blocks(StreamedPoints):
         rows = np.empty((self.n_rows, self.n_features), np.float32)
         squared_norms = np.empty(self.n_rows)
         weights = np.empty(self.n_rows, np.int32) if self.has_weights else None
-        holes = None
+        is_missing = None
         n_filled = 0
         for block, start in self._read():
             points = self._to_points(block, start)
@@ -387,9 +449,10 @@ class Blocks(StreamedPoints):
             squared_norms[block_rows] = points.squared_norms
             if weights is not None:
                 weights[block_rows] = read_weights(points)
-            if points.holes is not None:
-                holes = np.zeros(rows.shape, bool) if holes is None else holes
-                holes[block_rows] = points.holes
+            if points.is_missing is not None:
+                if is_missing is None:
+                    is_missing = np.zeros(rows.shape, bool)
+                is_missing[block_rows] = points.is_missing
             n_filled = block_rows.stop
         points = Points(
             rows[:n_filled],
@@ -397,7 +460,7 @@ class Blocks(StreamedPoints):
             n_null=self.n_rows - n_filled,
             weights=None if weights is None else weights[:n_filled],
             n_persons=self.n_persons,
-            holes=None if holes is None else holes[:n_filled],
+            is_missing=None if is_missing is None else is_missing[:n_filled],
         )
         return Shards([points])
 
@@ -416,7 +479,7 @@ def quantize_block(
     lower: np.ndarray,
     upper: np.ndarray,
     keep_remainders: bool = True,
-    keep_holes: bool = False,
+    keep_missing: bool = False,
 ) -> Points:
     """Quantize a block of rows in a box."""
     if not isinstance(block, WeightedBlock):
@@ -431,7 +494,7 @@ def quantize_block(
         lower,
         upper,
         keep_remainders=keep_remainders,
-        keep_holes=keep_holes,
+        keep_missing=keep_missing,
         weights=block.weights,
     )
     return points
@@ -459,5 +522,12 @@ def _bar(n_rows: int, progress: bool) -> Iterator[Callable[[int], object]]:
         return
     from tqdm import tqdm
 
-    with tqdm(total=n_rows, unit=" rows", unit_scale=True, leave=False) as bar:
+    # Most passes are too short for a bar.
+    with tqdm(
+        total=n_rows,
+        unit=" rows",
+        unit_scale=True,
+        delay=SECONDS_WITHOUT_BAR,
+        leave=False,
+    ) as bar:
         yield bar.update

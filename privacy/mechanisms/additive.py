@@ -245,7 +245,7 @@ class Gaussian(_Additive):
         Returns
         -------
         callable
-            From int64 values of shape (m,), in grid steps, to noisy ones.
+            Function from int64 values of shape (m,), in grid steps, to noisy ones.
         """
         if streams.secure:
             return lambda values: self.draw(values[None], streams, key)[0]
@@ -377,8 +377,8 @@ class BoundedLaplace:
 
         def next_scale(b: np.ndarray) -> np.ndarray:  # in units of the sensitivity
             # C(b): the normalization at the sensitivity over that at an end.
-            parts = np.expm1(-1 / b) + np.expm1(-(m - 1) / b)
-            change = parts / np.expm1(-m / b)
+            tails = np.expm1(-1 / b) + np.expm1(-(m - 1) / b)
+            change = tails / np.expm1(-m / b)
             return 1 / (self.epsilon - np.log(change))
 
         # Bisection from the scale without bounds. Invariant: the fixed point lies

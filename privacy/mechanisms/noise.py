@@ -207,7 +207,7 @@ class NoiseStreams:
         key : tuple
             Key of a release that has been charged.
         sensitivity : Sensitivity, optional
-            By which the release was charged.
+            The one by which the release was charged.
 
         Returns
         -------

@@ -11,11 +11,16 @@ from pkm.compute.kernels import clipping, farthest, grid_codes, nearest, shells
 from pkm.compute.storage.blocks import Shards
 from pkm.compute.storage.points import RowWeights
 from pkm.methods import (
+    DPM,
+    HST,
+    AIMKMeans,
     Balcan,
     FastLloyd,
     FedDPKMeans,
     GLloyd,
     KaplanStemmer,
+    LSHSplits,
+    MSTKMeans,
     PEMeans,
     QuadtreeKMeans,
     SynopsisKMeans,
@@ -164,7 +169,7 @@ def whole_costs(squares, weights):
         (StabilityHistogram, "find_threshold", one_threshold, KaplanStemmer(2, bounds=(-1, 1))),
         (clipped_points, "farthest", select_rows, KaplanStemmer(2, bounds=(-1, 1))),
         (clipped_queries, "_moments", whole_moments, FedDPKMeans(2, dimensions=1, bounds=(-1, 1))),
-        (nearest, "weigh_squares", whole_costs, Balcan(2, bounds=(-1, 1))),
+        (nearest, "weigh_sq_dists", whole_costs, Balcan(2, bounds=(-1, 1))),
     ],
     ids=["threshold", "farthest", "moments", "costs"],
 )
@@ -175,13 +180,15 @@ def test_faults_in_a_ball_are_found(owner, name, fault, method, monkeypatch):
 
 
 IN_A_BALL = [KaplanStemmer, Balcan, PEMeans, FedDPKMeans]
+OF_CELLS = [DPM, LSHSplits, HST, MSTKMeans, AIMKMeans]
 
 
 @pytest.mark.parametrize(
     "method",
-    [kind(2, bounds=(-1, 1)) for kind in [FastLloyd, SynopsisKMeans, *IN_A_BALL]],
+    [kind(2, bounds=(-1, 1)) for kind in [FastLloyd, SynopsisKMeans, *IN_A_BALL, *OF_CELLS]],
     ids=lambda method: type(method).__name__,
 )
+@pytest.mark.usefixtures("short_fits")
 def test_replay_moves_persons(method):
     _, findings = report.replay_pairs(method, N_PAIRS, 0)
     assert not findings
