@@ -16,13 +16,19 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from pkm.arrow import check_table, to_frame, to_table
+from pkm.experiments.config.settings import TEXT
 from pkm.experiments.reports.crate import write_json
+from pkm.experiments.store.store import REQUIRED
 from pkm.files import sha256
 
 ENTRY = "entry.json"
 ROWS = "rows.parquet"
 SOURCE = "source"
+#: Package of the methods of this project.
+PROJECT = "pkm"
 VERIFICATION = "verification.json"
+#: Columns that all rows have.
+COLUMNS = (*REQUIRED, "nicv", "n_centers", "centers")
 #: Largest size of a folder, in bytes.
 MAX_SIZE = 5_000_000
 
@@ -41,7 +47,7 @@ class Entry:
     created : str
         Moment of UTC.
     package : str
-        Installed distribution with its version, ``pkm`` for methods of this project;
+        Installed distribution with its version, `PROJECT` for methods of this project;
         empty where the folder holds the source.
     checks : list of dict
         Check, variant and error of the conformance suite.
@@ -111,7 +117,7 @@ def read_rows(folder: Path) -> pd.DataFrame:
     path = folder / ROWS
     try:
         table = pq.read_table(path)
-        check_table(table)
+        check_table(table, COLUMNS)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     return to_frame([table])
@@ -124,25 +130,22 @@ def list_files(folder: Path) -> dict[str, str]:
     return {
         name: sha256(path.read_bytes())
         for name, path in zip(names, paths, strict=True)
-        if name not in (ENTRY, VERIFICATION) and "__pycache__" not in name
+        if name not in (ENTRY, VERIFICATION)
     }
 
 
-def write_entry(entry: Entry, folder: Path) -> None:
-    """Write ``entry.json`` last: it has the digests of the other files.
+def check_size(folder: Path) -> list[str]:
+    """Tell whether a folder is too large for an entry: no line, or one."""
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    if size <= MAX_SIZE:
+        return []
+    return [f"the folder has {size:,} bytes: at most {MAX_SIZE:,} are allowed"]
 
-    Raises
-    ------
-    ValueError
-        If the folder is larger than `MAX_SIZE`.
-    """
+
+def write_entry(entry: Entry, folder: Path) -> None:
+    """Write ``entry.json`` last: it has the digests of the other files."""
     content = asdict(entry) | {"files": list_files(folder)}
     write_json(folder / ENTRY, content)
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    if size > MAX_SIZE:
-        raise ValueError(
-            f"the entry has {size:,} bytes: at most {MAX_SIZE:,} are allowed"
-        )
 
 
 def read_entry(folder: Path) -> Entry:
@@ -156,7 +159,10 @@ def read_entry(folder: Path) -> Entry:
     path = folder / ENTRY
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Entry(**{item.name: content[item.name] for item in fields(Entry)})
+        entry = Entry(**{item.name: content[item.name] for item in fields(Entry)})
+        for name in ("name", "_target_"):
+            TEXT.require(name, entry.method[name])
+        return entry
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path} is no entry of the arena: {error}") from error
 
