@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pkm.experiments.reports.crate import write_json
+from pkm.files import read_last_line
 
 REQUEST = "request.json"
 ANSWER = "answer.json"
@@ -23,9 +24,6 @@ LOG = "output.txt"
 RESULTS = "results"
 #: Seconds between two lines that say how many cells are done.
 PROGRESS = 30.0
-#: Characters of the output, at its end, in which the reason of a failure is looked for.
-TAIL = 10_000
-LONGEST = 300
 
 
 class AttemptFailed(RuntimeError):
@@ -109,12 +107,3 @@ def wait(process: subprocess.Popen, seconds: float, folder: Path) -> None:
         if n_done > n_shown:
             print(f"    {n_done} cells done", flush=True)
             n_shown = n_done
-
-
-def read_last_line(path: Path) -> str:
-    """Read the last line with text of a file that may be long."""
-    with path.open("rb") as log:
-        log.seek(max(0, os.fstat(log.fileno()).st_size - TAIL))
-        lines = log.read().decode(errors="replace").splitlines()
-    texts = [line.strip() for line in lines if line.strip()]
-    return texts[-1][:LONGEST] if texts else ""

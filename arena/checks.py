@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.arena.entry import Entry, check_size, list_files
-from pkm.arena.suite import TIMES, label_cell, read_suite
+from pkm.arena.suite import CELL_KEYS, CellName, label_cell, read_suite
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.inputs import PreparedData, prepare_cell_data
 from pkm.metrics import evaluate
@@ -19,12 +19,9 @@ from pkm.privacy.ledger import COST_FIELDS, StreamReuseError
 #: Relative difference of two costs, or two epsilons, by rounding.
 TOLERANCE = 1e-6
 #: Columns of planned cells that depend on the method.
-OF_METHOD = ("method", "target", "variant", "params", "timing")
+OF_METHOD = ("method", "target", "variant", "params")
 #: Columns that are the same in all rows of a method.
 CONSTANT = ("target", "variant", "notion", "adjacency", "trust", "view", "noise")
-
-#: Method, data set, epsilon and whether its fits are timed.
-CellName = tuple[str, str, float | None, bool]
 
 
 def check_files(entry: Entry, folder: Path) -> list[str]:
@@ -42,13 +39,15 @@ def list_suite_cells(entry: Entry, rows: pd.DataFrame) -> dict[CellName, list[in
     """List the cells that an entry must have, with their seeds."""
     suite = read_suite(entry.suite)
     is_private = rows.loc[rows["method"] == entry.name, "epsilon"].notna().any()
-    epsilons = {suite["reference"]: [None]}
-    cells = {}
-    for name in (entry.stage, TIMES):
+    cells: dict[CellName, list[int]] = {}
+    for name in suite["stages"][entry.stage]:
         sweep = suite["sweeps"][name]
-        epsilons[entry.name] = sweep["epsilon"] if is_private else [None]
+        epsilons = {
+            suite["reference"]: [None],
+            entry.name: sweep["epsilon"] if is_private else [None],
+        }
         cells |= {
-            (method, dataset, epsilon, name == TIMES): list(range(sweep["seeds"]))
+            (name, method, dataset, epsilon): list(range(sweep["seeds"]))
             for method in epsilons
             for dataset in sweep["datasets"]
             for epsilon in epsilons[method]
@@ -58,12 +57,9 @@ def list_suite_cells(entry: Entry, rows: pd.DataFrame) -> dict[CellName, list[in
 
 def list_stored_cells(rows: pd.DataFrame) -> dict[CellName, list[int]]:
     """List the cells of rows, with their seeds."""
-    keys = ["method", "dataset", "epsilon", "timing"]
     return {
-        (method, dataset, None if math.isnan(epsilon) else epsilon, timing): sorted(
-            part["seed"]
-        )
-        for (method, dataset, epsilon, timing), part in rows.groupby(keys, dropna=False)
+        (*name, None if math.isnan(epsilon) else epsilon): sorted(part["seed"])
+        for (*name, epsilon), part in rows.groupby(CELL_KEYS, dropna=False)
     }
 
 
@@ -89,17 +85,17 @@ def check_cells(
 def check_settings(
     entry: Entry,
     rows: pd.DataFrame,
-    reference_cells: Mapping[str, Cell],
+    reference_cells: Mapping[tuple[str, str], Cell],
 ) -> list[str]:
     """Compare what rows say of data and method with the suite, and with each other."""
     findings = []
-    for dataset, cell in reference_cells.items():
-        part = rows[rows["dataset"] == dataset]
+    for (sweep, dataset), cell in reference_cells.items():
+        part = rows[(rows["sweep"] == sweep) & (rows["dataset"] == dataset)]
         planned = cell.planned_columns()
         settings = {name: planned[name] for name in planned.keys() - set(OF_METHOD)}
         for name, value in sorted((settings | {"data": cell.data}).items()):
             if set(part[name]) - {value}:
-                findings.append(f"{dataset}: {name} is not {value}, as in the suite")
+                findings.append(f"{dataset} ({sweep}): {name} is not {value}, as it is")
     own = rows[rows["method"] == entry.name]
     for name in CONSTANT:
         values = sorted(set(own[name].astype(str)))
@@ -110,12 +106,13 @@ def check_settings(
 
 def check_costs(
     rows: pd.DataFrame,
-    reference_cells: Mapping[str, Cell],
+    reference_cells: Mapping[tuple[str, str], Cell],
     data_dir: str | None,
 ) -> list[str]:
     """Compute the cost of all released centers anew."""
     findings = []
-    for dataset, cell in reference_cells.items():
+    cells = {dataset: cell for (_, dataset), cell in reference_cells.items()}
+    for dataset, cell in cells.items():
         part = rows[rows["dataset"] == dataset]
         data = prepare_cell_data(cell, data_dir)
         n_wrong = sum(
@@ -150,7 +147,7 @@ def check_charges(rows: pd.DataFrame) -> list[str]:
     """Add up the charges of every row in a ledger of its budget."""
     findings = []
     for line in rows[rows["notion"] != "none"].to_dict("records"):
-        label = label_cell(line["method"], line["dataset"], line["epsilon"])
+        label = label_cell(*(line[key] for key in CELL_KEYS))
         try:
             ledger = Ledger(Budget(line["epsilon"], line["delta"]))
             for record in line["charges"]:

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy import stats
 
 from pkm.arena.scores import cpu_ratio
-from pkm.arena.suite import label_cell
+from pkm.arena.suite import CellName, label_cell
 from pkm.arrow import to_table
 from pkm.schema import names
 
@@ -23,15 +23,14 @@ RESULTS = ("seed", "centers", "epsilon_spent", "epsilon_unspent", "charges")
 #: Columns in which two runs of a method are equal, whatever the seeds.
 CLAIMS = tuple(set(names("identity", "privacy")) - {*RESULTS, "public_seed"})
 
-#: Method, data set and epsilon.
-StageCell = tuple[str, str, float | None]
+#: Costs of a cell in both runs.
 Sample = tuple[pd.Series, pd.Series]
 
 
 def compare_cells(
     stored: pd.DataFrame,
     fresh: pd.DataFrame,
-    cells: Sequence[StageCell],
+    cells: Sequence[CellName],
     *,
     is_repeatable: bool,
 ) -> tuple[int, list[str]]:
@@ -41,7 +40,7 @@ def compare_cells(
     ----------
     stored, fresh : DataFrame
         Rows.
-    cells : sequence of (str, str, float or None)
+    cells : sequence of (str, str, str, float or None)
         Those that were run again.
     is_repeatable : bool
         Whether equal seeds must give equal costs: of a method that repeats, by the same
@@ -93,13 +92,13 @@ def compare_cells(
     return n_equal, findings
 
 
-def select_cell(rows: pd.DataFrame, cell: StageCell) -> pd.DataFrame:
-    """Select the rows of a cell that are not timed."""
-    method, dataset, epsilon = cell
-    values = rows["epsilon"]
-    chosen = values.isna() if epsilon is None else values == epsilon
-    chosen &= (rows["method"] == method) & (rows["dataset"] == dataset)
-    return rows[chosen & ~rows["timing"]]
+def select_cell(rows: pd.DataFrame, cell: CellName) -> pd.DataFrame:
+    """Select the rows of a cell."""
+    *names, epsilon = cell
+    chosen = rows["epsilon"].isna() if epsilon is None else rows["epsilon"] == epsilon
+    for column, name in zip(("sweep", "method", "dataset"), names, strict=True):
+        chosen &= rows[column] == name
+    return rows[chosen]
 
 
 def take_common_seeds(

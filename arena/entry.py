@@ -6,7 +6,7 @@ It is read without this project: rows are Parquet, all else JSON and Markdown.
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -27,8 +27,8 @@ SOURCE = "source"
 #: Package of the methods of this project.
 PROJECT = "pkm"
 VERIFICATION = "verification.json"
-#: Columns that all rows have.
-COLUMNS = (*REQUIRED, "nicv", "n_centers", "centers")
+#: Columns of the rows that are submitted.
+COLUMNS = ("sweep", *REQUIRED, "nicv", "n_centers", "centers")
 #: Largest size of a folder, in bytes.
 MAX_SIZE = 5_000_000
 
@@ -106,8 +106,14 @@ def write_rows(rows: pd.DataFrame, folder: Path) -> None:
     pq.write_table(to_table(rows), folder / ROWS, compression="zstd")
 
 
-def read_rows(folder: Path) -> pd.DataFrame:
+def read_rows(folder: Path, required: Collection[str] = ()) -> pd.DataFrame:
     """Read the rows of an entry.
+
+    Parameters
+    ----------
+    folder : Path
+    required : collection of str
+        Columns that they must have.
 
     Raises
     ------
@@ -117,7 +123,7 @@ def read_rows(folder: Path) -> pd.DataFrame:
     path = folder / ROWS
     try:
         table = pq.read_table(path)
-        check_table(table, COLUMNS)
+        check_table(table, required)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     return to_frame([table])

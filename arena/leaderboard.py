@@ -2,9 +2,10 @@
 
     pkm arena leaderboard entries/2026-11-full-* out=docs
 
-It writes ``leaderboard.md``, ``leaderboard.csv``, its metadata (Croissant) and a picture
-of mean ranks for each accounting. Methods of this project enter as all others do. An
-entry is *self-reported* until ``pkm arena verify`` has written its result to the folder.
+It writes ``leaderboard.md``, ``leaderboard.csv``, its metadata (Croissant) and a
+picture of mean ranks for each accounting. Methods of this project enter as all others
+do. An entry is *self-reported* until ``pkm arena verify`` has written its result to the
+folder. With advice=FILE it also writes what ``pkm advise`` answers from.
 """
 
 import json
@@ -16,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.tables.ranking import LEVEL, rank
+from pkm.arena.advice import fit_advice
 from pkm.arena.croissant import describe_table
 from pkm.arena.entry import ENTRY, VERIFICATION, read_entry, read_rows
 from pkm.arena.rank_figure import draw_ranks
@@ -42,14 +44,15 @@ GROUPS = {
     "below 5,000 records": ("n", 1, 4_999),
     "50,000 records or more": ("n", 50_000, math.inf),
 }
+WIDE = "wide bounds"
 TEXT_COLUMNS = ["notion", "adjacency", "unit", "audit", "status"]
 INTRODUCTION = """# Leaderboard
 
-Which private k-means costs least, on the real sets of [suite {suite}](enter.md)? A cost
-is the NICV over that of scikit-learn's k-means on the same set: 1 is best. Ranks are
-means over {sets} sets, of the costs over all epsilon. Entries whose mean ranks differ by
-less than the critical difference (Nemenyi, {level:.0%}) are not told apart. A cell without
-a result is ranked last. A CPU time is that of a fit over k-means, in the same run.
+Which private k-means costs least, on the real sets of [suite {suite}](enter.md)? A
+cost is the mean NICV over the best of scikit-learn's k-means: 1 is best. Ranks are
+means over {sets} sets, by the costs over all epsilon. Entries whose mean ranks differ
+by less than the critical difference (Nemenyi, {level:.0%}) are not told apart. A set
+without a result is ranked last. CPU times are ratios to k-means in the same run.
 
 `{command}` makes this page. The numbers are in [{table}]({table}), with
 [metadata]({metadata}).
@@ -69,7 +72,7 @@ def read_scores(folders: Sequence[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
     entries : DataFrame
         One row per entry: what is known of it.
     scores : DataFrame
-        One row per entry, data set and epsilon: its cost.
+        One row per entry, data set, epsilon and bounds_factor: its cost.
 
     Raises
     ------
@@ -83,7 +86,7 @@ def read_scores(folders: Sequence[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
         rows = read_rows(folder)
         reference = read_suite(entry.suite)["reference"]
         own = rows[rows["method"] != reference]
-        sizes = rows.groupby("dataset")[["n", "d"]].first()
+        sizes = rows.groupby("dataset")[["n", "d", "k"]].first()
         first = own.iloc[0]
         verdicts = (entry.audit or {}).get("verdicts", {})
         lines.append(
@@ -160,9 +163,12 @@ def rank_entries(entries: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 def make_table(entries: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """Return one line per entry: its properties, and geometric means of costs.
 
-    Columns of costs are those of every epsilon, and those of `GROUPS`, over all
-    epsilon; the number of sets without a missing cell is ``sets``.
+    Columns of costs are those of every epsilon, those of `GROUPS`, over all epsilon,
+    and that in wide bounds; the number of sets without a missing cell is ``sets``.
     """
+    is_wide = scores["bounds_factor"] > 1
+    wide = scores[is_wide].groupby("entry")["ratio"].apply(geometric_mean)
+    scores = scores[~is_wide]
     by_entry = scores.groupby("entry")["ratio"]
     columns = {"cost": by_entry.apply(geometric_mean)}
     for epsilon, part in scores.groupby("epsilon"):
@@ -171,6 +177,7 @@ def make_table(entries: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     for name, (column, least, most) in GROUPS.items():
         part = scores[scores[column].between(least, most)]
         columns[name] = part.groupby("entry")["ratio"].apply(geometric_mean)
+    columns[WIDE] = wide
     counts = scores.groupby(["entry", "dataset"])["epsilon"].nunique()
     complete = counts == scores["epsilon"].nunique()
     columns["sets"] = complete.groupby("entry").sum()
@@ -198,20 +205,21 @@ def make_page(
     for key, ranked in ranks.items():
         title, _ = ACCOUNTINGS[key]
         merged = ranked.merge(table, left_on="method", right_on="entry")
-        difference = ranked["critical_difference"].iloc[0]
+        difference = format_number(ranked["critical_difference"].iloc[0])
         lines += [
             f"## {title[0].upper()}{title[1:]}",
             "",
             f"![Mean ranks, {title}](figures/leaderboard-{key}.png)",
             "",
-            f"The critical difference of mean ranks is {difference:.2f}.",
+            f"The critical difference of mean ranks is {difference}.",
             "",
             *format_table(
                 merged, ["mean_rank", "cost", *epsilons, "cpu_ratio"], TEXT_COLUMNS
             ),
             "",
         ]
-    lines += ["## By the size of the data", "", *format_table(table, [*GROUPS, "sets"])]
+    groups = [*GROUPS, WIDE, "sets"]
+    lines += ["## By the size of the data", "", *format_table(table, groups)]
     return "\n".join([*lines, ""])
 
 
@@ -224,9 +232,14 @@ def format_table(
     rules = ["---", *["---:"] * len(numbers), *["---"] * len(texts)]
     lines = [heads, rules]
     for line in table.to_dict("records"):
-        values = [f"{line[name]:.3g}" for name in numbers]
+        values = [format_number(line[name]) for name in numbers]
         lines.append([line[label], *values, *(str(line[name]) for name in texts)])
     return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+def format_number(value: float) -> str:
+    """Format a number for a table; a dash where there is none."""
+    return "–" if math.isnan(value) else f"{value:.3g}"
 
 
 def run(words: Sequence[str], options: Mapping[str, str]) -> None:
@@ -240,7 +253,8 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     ranks = {}
     for key, (_, notions) in ACCOUNTINGS.items():
         chosen = entries[entries["notion"].isin(notions)]
-        kept = scores[scores["entry"].isin(chosen["entry"])]
+        is_ranked = scores["entry"].isin(chosen["entry"])
+        kept = scores[is_ranked & (scores["bounds_factor"] == 1)]
         if len(chosen) > 1:
             ranks[key] = rank_entries(chosen, kept)
             draw_ranks(ranks[key], out / "figures" / f"leaderboard-{key}.png")
@@ -249,7 +263,10 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     content = table.to_csv(index=False, float_format="%.6g").encode()
     atomic_write(out / TABLE, content)
     write_json(out / METADATA, describe_table(table, TABLE, content))
+    if "advice" in options:
+        advice = {"suite": table["suite"].iloc[0], **fit_advice(scores)}
+        write_json(Path(options["advice"]), advice)
     print(f"{out / PAGE}: {len(table)} entries, {scores['dataset'].nunique()} sets")
 
 
-main = make_main("arena leaderboard", __doc__, "FOLDER", ("out",), run)
+main = make_main("arena leaderboard", __doc__, "FOLDER", ("out", "advice"), run)

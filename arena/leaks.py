@@ -79,11 +79,11 @@ def move_points(curator: type) -> type:
         """Moves the points of the whole domain, not those of views on it."""
 
         def __init__(
-            self, shards: Any, ledger: Any, streams: Any, *arguments: Any
+            self, shards: Any, ledger: Any, streams: Any, domain: Any = None
         ) -> None:
             if not isinstance(streams, RecordingStreams):
                 shards = [move(shard) for shard in shards]
-            super().__init__(shards, ledger, streams, *arguments)
+            super().__init__(shards, ledger, streams, domain)
 
     return MovingCurator
 

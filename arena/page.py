@@ -65,7 +65,7 @@ def make_page(entry: Entry, rows: pd.DataFrame | None) -> str:
         f"# {entry.name} on suite {entry.suite} ({entry.stage})",
         "",
         f"Submitted by {entry.submitter or 'an unknown person'} on {entry.created}.",
-        "Costs are NICV over that of scikit-learn's k-means on the same set.",
+        "Costs are mean NICV over the best of scikit-learn's k-means on the same set.",
         "",
         "## Results",
         "",
@@ -75,10 +75,12 @@ def make_page(entry: Entry, rows: pd.DataFrame | None) -> str:
         lines.append(NO_RESULT)
     else:
         reference = read_suite(entry.suite)["reference"]
-        lines += format_costs(score_costs(rows, reference))
+        for factor, part in score_costs(rows, reference).groupby("bounds_factor"):
+            width = "as declared" if factor == 1 else f"{factor:g} times as wide"
+            lines += [f"Bounds {width}:", "", *format_costs(part), ""]
         cpu = cpu_ratio(rows, reference)
         if not math.isnan(cpu):
-            lines += ["", f"A fit takes {cpu:.2g} times the CPU time of the reference."]
+            lines += [f"A fit takes {cpu:.2g} times the CPU time of the reference."]
         lines += format_privacy(entry, own)
     lines += ["", "## Problems", ""]
     lines += [f"- {problem}" for problem in entry.problems] or ["None."]
@@ -116,7 +118,7 @@ def format_costs(scores: pd.DataFrame) -> list[str]:
 def format_privacy(entry: Entry, rows: pd.DataFrame) -> list[str]:
     """Format the claim, and the verdicts of conformance and audit."""
     values = {
-        name: " or ".join(sorted(set(rows[name].astype(str))))
+        name: " or ".join(sorted(set(rows[name].astype(str)) - {""}))
         for name in ("notion", "adjacency", "unit", "trust", "flaws")
     }
     passed = sum(not line["error"] for line in entry.checks)

@@ -17,7 +17,7 @@ from pkm.arena.attempt import ANSWER, REQUEST, RESULTS
 from pkm.arena.confinement import confine_writes, limit_resources
 from pkm.arena.entry import SOURCE, write_rows
 from pkm.arena.leaks import find_leak
-from pkm.arena.suite import TIMES, label_cell, make_stage_plan, select_cells
+from pkm.arena.suite import label_cell, make_stage_plan, name_cell, select_cells
 from pkm.audit import audit as attack
 from pkm.audit.conformance import BOUNDS, run_checks
 from pkm.audit.records import make_record
@@ -73,10 +73,8 @@ def run(
     if len(rows):
         write_rows(rows, Path())
     missing = [
-        f"{label_cell(method, dataset, epsilon, sweep == TIMES)}: {reason}"
-        for sweep, method, dataset, epsilon, reason in plan.list_missing(
-            store
-        ).itertuples(index=False)
+        f"{label_cell(*name)}: {reason}"
+        for *name, reason in plan.list_missing(store).itertuples(index=False)
     ]
     return {"missing": missing}
 
@@ -90,12 +88,12 @@ def repeat(
 ) -> dict[str, Any]:
     """Repeat cells of a private method on other points, with equal releases."""
     plan = make_stage_plan(suite, stage, method, data_dir=data_dir)
-    chosen = [
-        cell
-        for sweep, cell in select_cells(plan, cells).entries
-        if sweep == stage and cell.method == method["name"]
-    ]
-    leaks = {cell.label: find_leak(cell, data_dir) for cell in chosen}
+    names = {*map(tuple, cells)}
+    leaks = {
+        label_cell(*name_cell(sweep, cell)): find_leak(cell, data_dir)
+        for sweep, cell in plan.entries
+        if name_cell(sweep, cell) in names
+    }
     return {"leaks": [f"{label}: {leak}" for label, leak in leaks.items() if leak]}
 
 

@@ -17,21 +17,22 @@ def score_costs(rows: pd.DataFrame, reference: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per data set and epsilon: ``ratio`` of the mean NICV to that of the
-        reference on the same set, and ``seeds``.
+        One row per data set, epsilon and ``bounds_factor``: ``ratio`` of the mean NICV
+        to the reference's best on the same set, and ``seeds``.
 
     Examples
     --------
     >>> rows = pd.DataFrame({
     ...     "method": ["kmeans", "mine"], "dataset": "iris", "epsilon": [np.nan, 1.0],
-    ...     "nicv": [0.1, 0.15], "seed": 0, "timing": False})
+    ...     "nicv": [0.1, 0.15], "seed": 0, "timing": False, "bounds_factor": 1.0})
     >>> score_costs(rows, "kmeans")["ratio"].round(9).tolist()
     [1.5]
     """
     rows = rows[~rows["timing"]]
     is_reference = rows["method"] == reference
-    base = rows[is_reference].groupby("dataset")["nicv"].mean()
-    cells = rows[~is_reference].groupby(["dataset", "epsilon"], dropna=False)
+    base = rows[is_reference].groupby("dataset")["nicv"].min()
+    keys = ["dataset", "epsilon", "bounds_factor"]
+    cells = rows[~is_reference].groupby(keys, dropna=False)
     scores = cells.agg(nicv=("nicv", "mean"), seeds=("seed", "nunique")).reset_index()
     ratio = scores.pop("nicv") / scores["dataset"].map(base)
     return scores.assign(ratio=ratio)

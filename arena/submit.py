@@ -38,7 +38,7 @@ from pkm.arena.entry import (
     write_rows,
 )
 from pkm.arena.page import write_page
-from pkm.arena.suite import CURRENT, label_cell, make_stage_plan
+from pkm.arena.suite import CELL_KEYS, CURRENT, label_cell, make_stage_plan
 from pkm.experiments.cell.code_hash import find_dependencies
 from pkm.experiments.cell.environment import describe_environment
 from pkm.experiments.config.groups import read_entry
@@ -212,11 +212,11 @@ def refuse_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         "a cost that is not finite": ~rows["nicv"].abs().lt(float("inf")),
         "more epsilon than the budget": rows["epsilon_spent"] > rows["epsilon"] + 1e-9,
     }
-    names = ["method", "dataset", "epsilon", "timing"]
+    columns = ["cell", *CELL_KEYS]
     refused = {
-        cell: f"{label_cell(*line)}: {reason}"
+        key: f"{label_cell(*name)}: {reason}"
         for reason, is_broken in rules.items()
-        for cell, *line in rows.loc[is_broken, ["cell", *names]].itertuples(index=False)
+        for key, *name in rows.loc[is_broken, columns].itertuples(index=False)
     }
     kept = rows[~rows["cell"].isin(list(refused))]
     return kept.reset_index(drop=True), list(refused.values())

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pkm import catalogue
+from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.groups import read_entry
 from pkm.experiments.config.settings import one_of, require
@@ -15,12 +16,16 @@ from pkm.experiments.plan.sweep import SWEEP_KEYS, Gap, find_method
 #: The suite of new entries.
 CURRENT = "2026-11"
 STAGES = one_of("lite", "full")
-#: Sweep of fits that are timed, in both stages.
+#: The sweep of fits that are timed.
 TIMES = "times"
+#: Columns that name a cell.
+CELL_KEYS = ["sweep", "method", "dataset", "epsilon"]
+#: A cell of an entry: sweep, method, data set, epsilon (None without privacy).
+CellName = tuple[str, str, str, float | None]
 
 
 def read_suite(name: str) -> dict[str, Any]:
-    """Read a suite: its reference, the settings of all cells, and the two stages.
+    """Read a suite: its reference, the settings of all cells, stages, and sweeps.
 
     Raises
     ------
@@ -54,8 +59,7 @@ def make_stage_plan(
     Returns
     -------
     Plan
-        Its sweeps are the stage and the fits that are timed. Sets that the method
-        refuses are its gaps.
+        Its sweeps are those of the stage. Sets that the method refuses are its gaps.
 
     Raises
     ------
@@ -68,7 +72,7 @@ def make_stage_plan(
     >>> from pkm.experiments.config.groups import read_entry
     >>> plan = make_stage_plan(CURRENT, "lite", read_entry("method", "sulloyd"))
     >>> len(plan.cells)
-    32
+    28
     """
     STAGES.require("stage", stage)
     declared = read_suite(suite)
@@ -94,7 +98,7 @@ def plan_method(
     shared = {key: declared[key] for key in SWEEP_KEYS if key in declared}
     entries: list = []
     gaps: list[Gap] = []
-    for sweep in (stage, TIMES):
+    for sweep in declared["stages"][stage]:
         keys = declared["sweeps"][sweep]
         epsilons = keys["epsilon"] if find_method(method).private else [None]
         for dataset in keys["datasets"]:
@@ -111,28 +115,31 @@ def plan_method(
     return Plan(f"suite {suite}", tuple(entries), tuple(gaps))
 
 
-def select_cells(plan: Plan, cells: Sequence[Sequence]) -> Plan:
-    """Restrict a plan to some cells: (method, data set, epsilon), and timed fits."""
-    keys = {tuple(cell) for cell in cells}
+def select_cells(plan: Plan, names: Sequence[Sequence]) -> Plan:
+    """Restrict a plan to some cells, and the fits that are timed."""
     kept = tuple(
         (sweep, cell)
         for sweep, cell in plan.entries
-        if sweep == TIMES or (cell.method, cell.dataset_name, cell.epsilon) in keys
+        if sweep == TIMES or name_cell(sweep, cell) in {*map(tuple, names)}
     )
     return replace(plan, entries=kept)
 
 
-def label_cell(
-    method: str, dataset: str, epsilon: float | None, timed: bool = False
-) -> str:
-    """Name a cell in a line for people.
+def name_cell(sweep: str, cell: Cell) -> CellName:
+    """Return the name of a cell in a sweep."""
+    return sweep, cell.method, cell.dataset_name, cell.epsilon
+
+
+def label_cell(sweep: str, method: str, dataset: str, epsilon: float | None) -> str:
+    """Name a cell in a line for people; an epsilon of NaN is none.
 
     Examples
     --------
-    >>> label_cell("mine", "iris", 0.5), label_cell("kmeans", "iris", None)
-    ('mine on iris, epsilon=0.5', 'kmeans on iris')
+    >>> label_cell("lite", "mine", "iris", 0.5)
+    'mine on iris, epsilon=0.5 (lite)'
+    >>> label_cell("times", "kmeans", "iris", None)
+    'kmeans on iris (times)'
     """
-    parts = [f"{method} on {dataset}"]
-    if epsilon is not None and not math.isnan(epsilon):
-        parts.append(f"epsilon={epsilon:g}")
-    return ", ".join([*parts, *["timed"] * timed])
+    has_epsilon = epsilon is not None and not math.isnan(epsilon)
+    budget = f", epsilon={epsilon:g}" if has_epsilon else ""
+    return f"{method} on {dataset}{budget} ({sweep})"

@@ -35,8 +35,9 @@ import pandas as pd
 
 from pkm.arena import checks
 from pkm.arena.attempt import AttemptFailed, run_attempt
-from pkm.arena.comparison import StageCell, compare_cells, compare_times
+from pkm.arena.comparison import compare_cells, compare_times
 from pkm.arena.entry import (
+    COLUMNS,
     ENTRY,
     PROJECT,
     SOURCE,
@@ -52,7 +53,7 @@ from pkm.arena.submit import (
     read_jobs,
     refuse_rows,
 )
-from pkm.arena.suite import STAGES, make_stage_plan, read_suite
+from pkm.arena.suite import STAGES, TIMES, CellName, make_stage_plan, read_suite
 from pkm.experiments.cell.environment import describe_environment
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_main
@@ -76,8 +77,8 @@ class Verification:
     status : {"verified", "re-run", "refuted"}
     findings : list of str
         Why an entry is refuted.
-    cells : list of (str, str, float or None)
-        Method, data set and epsilon of the cells that were run again.
+    cells : list of (str, str, str, float or None)
+        Sweep, method, data set and epsilon of the cells that were run again.
     equal : int
         How many of them were equal bit for bit.
     entry : str
@@ -89,7 +90,7 @@ class Verification:
 
     status: str
     findings: list[str]
-    cells: list[StageCell]
+    cells: list[CellName]
     equal: int
     entry: str
     verifier: str
@@ -126,11 +127,11 @@ def verify(
         the package of the method is missing here.
     """
     entry = read_entry(folder)
-    rows = read_rows(folder)
+    rows = read_rows(folder, COLUMNS)
     require_package(entry.package)
     STAGES.require("stage", entry.stage)
     plan = make_stage_plan(entry.suite, entry.stage, data_dir=data_dir)
-    reference_cells = {cell.dataset_name: cell for cell in plan.cells}
+    reference_cells = {(sweep, cell.dataset_name): cell for sweep, cell in plan.entries}
 
     # What the files say.
     expected = checks.list_suite_cells(entry, rows)
@@ -156,15 +157,16 @@ def verify(
         findings += found
         where = {"suite": entry.suite, "stage": entry.stage, "data_dir": data_dir}
         request = {"method": entry.method, **where}
-        present = [cell for cell in chosen if (*cell, False) in stored]
-        limit = 2 * len(chosen) * (plan.cells[0].time_limit or SECONDS)
+        present = [cell for cell in chosen if cell in stored and cell[1] == entry.name]
+        limit = max(cell.time_limit or SECONDS for cell in plan.cells)
         fresh = None
         try:
-            repeated = run_attempt("repeat", request | {"cells": present}, work, limit)
-            findings += repeated["leaks"]
+            again = request | {"cells": present}
+            seconds = 2 * limit * len(present)
+            findings += run_attempt("repeat", again, work, seconds)["leaks"]
             request |= {"cells": chosen, "jobs": jobs}
             run_attempt("run", request, work, STAGE_SECONDS)
-            fresh, _ = refuse_rows(read_rows(work))
+            fresh, _ = refuse_rows(read_rows(work, COLUMNS))
         except (AttemptFailed, ValueError) as error:
             findings.append(f"cannot be run again: {error}")
     if fresh is not None:
@@ -201,24 +203,22 @@ def require_package(package: str) -> None:
 
 def choose_cells(
     method: str,
-    expected: Mapping[checks.CellName, list[int]],
-    stored: Mapping[checks.CellName, list[int]],
+    expected: Mapping[CellName, list[int]],
+    stored: Mapping[CellName, list[int]],
     share: float,
-) -> list[StageCell]:
+) -> list[CellName]:
     """Choose what is run again.
 
     It is a random share of the cells of the method, which nobody can foresee; all that
     have no rows; and the reference on the same sets.
     """
-    own = [cell[:3] for cell in expected if cell[0] == method and not cell[3]]
+    own = [name for name in expected if name[0] != TIMES and name[1] == method]
     count = min(len(own), max(MIN_CELLS, ceil(share * len(own))))
     chosen = {*random.SystemRandom().sample(own, count)}
-    chosen |= {cell for cell in own if (*cell, False) not in stored}
-    sets = {dataset for _, dataset, _ in chosen}
+    chosen |= {name for name in own if name not in stored}
+    sets = {(sweep, dataset) for sweep, _, dataset, _ in chosen}
     chosen |= {
-        cell[:3]
-        for cell in expected
-        if cell[0] != method and cell[1] in sets and not cell[3]
+        name for name in expected if name[1] != method and (name[0], name[2]) in sets
     }
     return sorted(chosen, key=str)
 
@@ -260,7 +260,7 @@ def compare_runs(
     entry: Entry,
     rows: pd.DataFrame,
     fresh: pd.DataFrame,
-    chosen: Sequence[StageCell],
+    chosen: Sequence[CellName],
     is_repeatable: bool,
 ) -> tuple[int, list[str]]:
     """Compare stored rows with those of a second run; see `compare_cells`."""
@@ -284,7 +284,7 @@ def compare_runs(
         equal, found = compare_cells(
             rows,
             fresh,
-            [cell for cell in chosen if cell[0] == method],
+            [name for name in chosen if name[1] == method],
             is_repeatable=repeats and is_same_software and codes == own_codes,
         )
         n_equal += equal

@@ -155,7 +155,7 @@ class AdditiveLaw(Law):
 
     def to_steps(self, values: np.ndarray) -> np.ndarray:
         """Convert an exact answer to grid steps, float64."""
-        return np.asarray(values, float) / self.sensitivity.parts
+        return np.asarray(values, float) / self.sensitivity.resolution
 
     def standardize(
         self,
@@ -528,8 +528,8 @@ def _name_cells(cells: np.ndarray) -> list[bytes]:
 
 def _count_by_name(cells: OccupiedCells | ReleasedCells) -> dict[bytes, float]:
     """Map names of cells to their counts, in records."""
-    unit = 1 if isinstance(cells, ReleasedCells) else cells.unit
-    counts = np.asarray(cells.counts) * (unit / SCALE)
+    factor = 1 if isinstance(cells, ReleasedCells) else cells.count_factor
+    counts = np.asarray(cells.counts) * (factor / SCALE)
     return dict(zip(_name_cells(cells.cells), counts.tolist(), strict=True))
 
 

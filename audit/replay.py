@@ -399,7 +399,7 @@ def make_tracing_curator(
         """Writes down what it is asked and what it draws."""
 
         def __init__(
-            self, shards: Any, ledger: Ledger | None, streams: Any, *arguments: Any
+            self, shards: Any, ledger: Ledger | None, streams: Any, domain: Any = None
         ) -> None:
             # A curator of a smaller domain has the streams of the first one.
             if not isinstance(streams, RecordingStreams):
@@ -409,7 +409,7 @@ def make_tracing_curator(
                     streams = RecordingStreams(streams, trace)
                 else:
                     streams = ReplayingStreams(streams, trace, recorded)
-            super().__init__(shards, ledger, streams, *arguments)
+            super().__init__(shards, ledger, streams, domain)
 
         def release_from(
             self,

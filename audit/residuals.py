@@ -115,7 +115,7 @@ def run_law_tests(
                 off_grid[label] += draw.output.size
             scale = draw.mechanism.scale * np.min(draw.sensitivity.unit)
             if uniforms.shape[1] >= MIN_WORDS and scale >= MIN_SPREAD:
-                noise = draw.output - draw.values / draw.sensitivity.parts
+                noise = draw.output - draw.values / draw.sensitivity.resolution
                 key = f"{label} {draw.key}"
                 noises[key] += [row.tobytes() for row in noise]
         for (label, one), (other_label, another) in _pair_rows(rows):

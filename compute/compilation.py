@@ -5,8 +5,8 @@ from time import monotonic
 
 from numba.core import event
 
-PATIENCE = 2.0  # seconds
-LINE = "compiling kernels, once on this machine: about 10 s"
+PATIENCE = 2.0  # seconds of compilation before the notice
+NOTICE = "compiling kernels, once on this machine: about 10 s"
 
 
 class CompilationNotice(event.Listener):
@@ -39,7 +39,7 @@ class CompilationNotice(event.Listener):
         if waited > PATIENCE and not self.is_printed:
             self.is_printed = True
             if sys.stderr.isatty() or hasattr(sys, "ps1"):
-                print(LINE, file=sys.stderr, flush=True)
+                print(NOTICE, file=sys.stderr, flush=True)
 
     def on_end(self, event: event.Event) -> None:
         """Note the end of a compilation; numba calls it."""

@@ -2,8 +2,8 @@
 
 >>> from pkm import datasets
 >>> iris = datasets.load("iris")
->>> iris.points.shape, iris.n_clusters, iris.origin
-((150, 4), 3, 'bundled')
+>>> iris.points.shape, iris.n_clusters
+((150, 4), 3)
 """
 
 from pkm.datasets.dataset import Dataset, check_domain, check_n_clusters, check_points

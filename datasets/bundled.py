@@ -20,7 +20,7 @@ from pkm.datasets.sources import ChecksumMismatch
 
 FOLDER = Path(__file__).with_name("bundled")
 README = "README.md"
-#: Columns that are no features.
+#: Columns that are no features, but codes: integers that stand for something.
 CODES = ("label", "client", "person")
 #: Types of a column of integers, the smallest first.
 INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.int64)

@@ -46,7 +46,7 @@ class Dataset:
     prescaled : bool
         Whether the points come scaled by bounds that were read off them: then all
         results use private bounds.
-    fitted : bool
+    is_transform_fitted : bool
         Whether the points are the output of a map fitted to these very records: a
         network trained on their labels, principal components. Then one record moves
         every point, and no budget pays for it.
@@ -68,7 +68,7 @@ class Dataset:
     groups: ArrayLike | None = None
     clients: np.ndarray | None = None
     prescaled: bool = False
-    fitted: bool = False
+    is_transform_fitted: bool = False
     layout: str = ""
 
     def __post_init__(self) -> None:
@@ -121,9 +121,7 @@ def shared_range(domain: np.ndarray) -> tuple[float, float] | None:
     return (lower, upper) if is_shared and np.isfinite(domain).all() else None
 
 
-def check_common_range(
-    common_range: Sequence[float], source: str
-) -> tuple[float, float]:
+def check_common_range(common_range: Sequence[float], name: str) -> tuple[float, float]:
     """Return a range as two floats, refusing one that is not finite or not ascending.
 
     Examples
@@ -135,17 +133,17 @@ def check_common_range(
         lower, upper = (float(bound) for bound in common_range)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{source}: common_range={common_range!r} should be (lower, upper)"
+            f"{name}: common_range={common_range!r} should be (lower, upper)"
         ) from error
     if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
         raise ValueError(
-            f"{source}: common_range={common_range!r} should be finite, the lower "
+            f"{name}: common_range={common_range!r} should be finite, the lower "
             "bound below the upper one"
         )
     return lower, upper
 
 
-def check_points(points: ArrayLike, source: str) -> np.ndarray:
+def check_points(points: ArrayLike, name: str) -> np.ndarray:
     """Refuse anything but a non-empty, finite, numeric table.
 
     As `check_table`, without null records.
@@ -155,13 +153,13 @@ def check_points(points: ArrayLike, source: str) -> np.ndarray:
     ValueError
         If the array is no such table.
     """
-    points = check_table(points, source)
+    points = check_table(points, name)
     if np.isnan(points).any():
-        raise ValueError(f"{source}: values are NaN or infinite; remove or impute them")
+        raise ValueError(f"{name}: values are NaN or infinite; remove or impute them")
     return points
 
 
-def check_table(points: ArrayLike, source: str) -> np.ndarray:
+def check_table(points: ArrayLike, name: str) -> np.ndarray:
     """Refuse anything but a non-empty, numeric table; mark its null records.
 
     Points may be private: messages show neither their values nor their rows.
@@ -169,7 +167,7 @@ def check_table(points: ArrayLike, source: str) -> np.ndarray:
     Parameters
     ----------
     points : array_like
-    source : str
+    name : str
         What the points are called in the error message.
 
     Returns
@@ -187,30 +185,28 @@ def check_table(points: ArrayLike, source: str) -> np.ndarray:
     points = np.asarray(points)
     if points.ndim != 2:
         raise ValueError(
-            f"{source}: points of shape {points.shape} should have two dimensions, (n, "
-            "d)"
+            f"{name}: points of shape {points.shape} should have two dimensions, (n, d)"
         )
     if 0 in points.shape:
         raise ValueError(
-            f"{source}: points of shape {points.shape} should have at least one row "
+            f"{name}: points of shape {points.shape} should have at least one row "
             "and one column"
         )
     if points.dtype.kind not in "iufb":
         raise ValueError(
-            f"{source}: points of type {points.dtype} should be real numbers; "
-            f"{ENCODING}"
+            f"{name}: points of type {points.dtype} should be real numbers; {ENCODING}"
         )
     points = np.ascontiguousarray(points, dtype=np.float64)
     present = np.isfinite(points).all(axis=1)
     if not present.any():
         raise ValueError(
-            f"{source}: every row has a missing or infinite value; leave out columns "
+            f"{name}: every row has a missing or infinite value; leave out columns "
             "without values"
         )
     return points if present.all() else np.where(present[:, None], points, np.nan)
 
 
-def check_domain(bounds: ArrayLike, n_dimensions: int, source: str) -> np.ndarray:
+def check_domain(bounds: ArrayLike, n_dimensions: int, name: str) -> np.ndarray:
     """Bring bounds to shape (2, d), refusing wrong ones.
 
     Parameters
@@ -218,7 +214,7 @@ def check_domain(bounds: ArrayLike, n_dimensions: int, source: str) -> np.ndarra
     bounds : pair of floats, pair of sequences of length d, or array of shape (2, d)
         Lower and upper bounds, for all columns or per column.
     n_dimensions : int
-    source : str
+    name : str
         What the data set is called in the error message.
 
     Returns
@@ -237,7 +233,7 @@ def check_domain(bounds: ArrayLike, n_dimensions: int, source: str) -> np.ndarra
     [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
     rule = (
-        f"{source}: bounds should be [lower, upper] or [[lower, ...], [upper, ...]] "
+        f"{name}: bounds should be [lower, upper] or [[lower, ...], [upper, ...]] "
         f"with d={n_dimensions} columns"
     )
     try:
@@ -249,12 +245,12 @@ def check_domain(bounds: ArrayLike, n_dimensions: int, source: str) -> np.ndarra
     if domain.shape != (2, n_dimensions):
         raise ValueError(f"{rule}; got shape {domain.shape}")
     if not np.all(np.isfinite(domain)):
-        raise ValueError(f"{source}: bounds should be finite; got {domain.tolist()}")
+        raise ValueError(f"{name}: bounds should be finite; got {domain.tolist()}")
     wrong = np.flatnonzero(domain[0] >= domain[1])
     if len(wrong):
         column = wrong[0]
         raise ValueError(
-            f"{source}: bounds of column {column} are lower={domain[0, column]:g}, "
+            f"{name}: bounds of column {column} are lower={domain[0, column]:g}, "
             f"upper={domain[1, column]:g}; the lower one should be below the upper one"
         )
     return domain
@@ -271,7 +267,7 @@ def encode_classes(classes: np.ndarray) -> np.ndarray:
     return np.unique(classes, return_inverse=True)[1].astype(np.int64)
 
 
-def check_n_clusters(n_clusters: object, n: int, source: str) -> int:
+def check_n_clusters(n_clusters: object, n: int, name: str) -> int:
     """Return the number of clusters as int, refusing all but integers from 1 to n.
 
     Examples
@@ -280,9 +276,9 @@ def check_n_clusters(n_clusters: object, n: int, source: str) -> int:
     3
     """
     if not is_integer(n_clusters):
-        raise ValueError(f"{source}: n_clusters={n_clusters!r} should be an integer")
+        raise ValueError(f"{name}: n_clusters={n_clusters!r} should be an integer")
     if not 1 <= n_clusters <= n:
         raise ValueError(
-            f"{source}: n_clusters={n_clusters} should be at least 1 and at most n={n}"
+            f"{name}: n_clusters={n_clusters} should be at least 1 and at most n={n}"
         )
     return int(n_clusters)

@@ -93,7 +93,7 @@ class Entry:
     prescaled : bool
         Whether the source or the parser has scaled the points by bounds computed from
         them; see `pkm.datasets.Dataset`.
-    fitted : bool
+    is_transform_fitted : bool
         Whether the points are the output of a map fitted to these very records; see
         `pkm.datasets.Dataset`.
     restricted : bool
@@ -121,7 +121,7 @@ class Entry:
     common_range_is_private: bool = False
     trained: Training | None = None
     prescaled: bool = False
-    fitted: bool = False
+    is_transform_fitted: bool = False
     restricted: bool = False
 
     def __post_init__(self) -> None:

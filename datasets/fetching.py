@@ -32,12 +32,8 @@ class Fetched:
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
-def missing_files(entry: Entry, data_dir: str | PathLike | None = None) -> list[File]:
-    """List the files of a data set without a right copy in cache or data folder."""
-    return [file for file in entry.files if not _is_available(file, data_dir)]
-
-
 def _is_available(file: File, data_dir: str | PathLike | None) -> bool:
+    """Tell whether the cache or the data folder has a right copy of a file."""
     try:
         return sources.find(file, data_dir) is not None
     except ChecksumMismatch:
@@ -49,7 +45,6 @@ def fetch_missing(
     names: Iterable[str],
     data_dir: str | PathLike | None = None,
     report: Callable[[str], object] | None = None,
-    progress: bool = True,
 ) -> Fetched:
     """Download the missing files of data sets into the cache.
 
@@ -63,8 +58,6 @@ def fetch_missing(
     report : callable, optional
         Called before each group of downloads with a line on its size, source and
         license.
-    progress : bool
-        Show a bar for each download where there is a terminal.
 
     Returns
     -------
@@ -98,7 +91,7 @@ def fetch_missing(
     if reason:
         unavailable |= {entry.name: reason for entry in wanted}
         wanted = {}
-    session = downloads.Downloads(progress)
+    session = downloads.Downloads(progress=True)
     fetched = []
     for entry, files in wanted.items():
         try:
@@ -127,7 +120,7 @@ def find_missing(names: Iterable[str], data_dir: str | PathLike | None) -> Missi
         entry = loading.resolve(name).entry
         if entry is None or entry.bundled_sha256:
             continue
-        files = missing_files(entry, data_dir)
+        files = [file for file in entry.files if not _is_available(file, data_dir)]
         if files:
             missing[entry] = files
     return missing

@@ -151,14 +151,12 @@ def load(
     options = _check_file_arguments(
         name, path=path, columns=columns, label=label, decimal=decimal
     )
-    source = name
     if resolved.entry:
         dataset = _load_published(resolved.entry, data_dir)
     elif resolved.family and resolved.recipe:
         dataset = _load_generated(name, resolved.family, resolved.recipe)
     else:
         dataset = _load_file(bounds, groups=groups, **options)
-        source = str(path)
     if name != FILE:
         dataset = replace(
             dataset,
@@ -167,7 +165,8 @@ def load(
         )
     if n_clusters is None:
         return dataset
-    checked = check_n_clusters(n_clusters, len(dataset.points), source)
+    shown = str(path) if name == FILE else name
+    checked = check_n_clusters(n_clusters, len(dataset.points), shown)
     return replace(dataset, n_clusters=checked)
 
 
@@ -302,7 +301,7 @@ def _load_published(entry: Entry, data_dir: str | PathLike | None) -> Dataset:
         common_range_is_private=entry.common_range_is_private,
         clients=content.clients,
         prescaled=entry.prescaled,
-        fitted=entry.fitted,
+        is_transform_fitted=entry.is_transform_fitted,
     )
 
 

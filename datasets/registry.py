@@ -51,7 +51,7 @@ OPTIONAL = {
     "common_range_is_private": bool,
     "training": dict,
     "prescaled": bool,
-    "fitted": bool,
+    "is_transform_fitted": bool,
     "restricted": bool,
 }
 DOMAIN_REQUIRED = {"lower": NUMBER, "upper": NUMBER, "reason": str}
@@ -94,7 +94,7 @@ def fingerprint(entry: Entry, data_dir: str | PathLike | None = None) -> str:
         declared["common range"] = [entry.common_range, entry.common_range_is_private]
     if entry.prescaled:
         declared["prescaled"] = True
-    if entry.fitted:
+    if entry.is_transform_fitted:
         declared["fitted"] = True
     if entry.trained:
         declared["trained"] = [entry.bundled_sha256, "dithered"]

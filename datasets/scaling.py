@@ -39,7 +39,7 @@ class Scaled:
         Person of each row, see `Dataset`.
     clients : ndarray of int64, shape (n,), or None
         Published split, see `Dataset`.
-    fitted : bool
+    is_transform_fitted : bool
         Whether the points come from a map fitted to these records, see `Dataset`.
     """
 
@@ -54,7 +54,7 @@ class Scaled:
     upper: np.ndarray
     groups: ArrayLike | None = None
     clients: np.ndarray | None = None
-    fitted: bool = False
+    is_transform_fitted: bool = False
 
 
 def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
@@ -125,7 +125,7 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
         lower=lower,
         upper=upper,
         clients=dataset.clients,
-        fitted=dataset.fitted,
+        is_transform_fitted=dataset.is_transform_fitted,
     )
 
 

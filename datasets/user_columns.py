@@ -48,9 +48,10 @@ class Column(NamedTuple):
     write : callable
         From m arrays of numbers (k,) to cells (k,), or to several of them by suffixes.
     spread : callable
-        From numbers (n,) that were read to those that have places, (n,) or (n, m).
+        From numbers (n,) to what is encoded: these, or (n, m), one for each level of a
+        category.
     suffixes : sequence of str
-        Added to the name of the column for each of m places.
+        Added to the name of the column for each of the m.
     """
 
     read: Callable[[Any], float]
@@ -218,6 +219,18 @@ KINDS: dict[str, Callable[..., Column]] = {
     "latitude": number,
     "longitude": longitude,
 }
+
+
+def read_cells(
+    read: Callable[[Any], float],
+    cells: pd.Series,
+) -> np.ndarray:
+    """Read the cells of a column (n,), float64, each by itself; see `read_cell`."""
+    # Numbers are themselves: to read them one by one takes long.
+    reads_numbers = getattr(read, "func", None) is _read_number
+    if reads_numbers and cells.dtype.kind in "iuf":
+        return cells.to_numpy(np.float64, na_value=math.nan)
+    return np.array([read_cell(read, cell) for cell in cells])
 
 
 def read_cell(

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from pkm.datasets.user_columns import KINDS, LENGTH, Column, read_cell
+from pkm.datasets.user_columns import KINDS, LENGTH, Column, read_cells
 from pkm.datasets.user_files import IDENTIFIER
 from pkm.names import suggestion
 from pkm.yaml_files import read_file
@@ -200,8 +200,9 @@ class Schema(TransformerMixin, BaseEstimator):
                 raise ValueError(
                     f"X must be a DataFrame with one column {name!r}, has {count}{hint}"
                 )
-            numbers = np.array([read_cell(column.read, cell) for cell in X[name]])
-            numbers[np.isinf(numbers)] = math.nan
+            cells: Any = X[name]
+            numbers = read_cells(column.read, cells)
+            numbers = np.where(np.isinf(numbers), math.nan, numbers)
             blocks.append(column.encode(column.spread(numbers)))
         return np.column_stack(blocks)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pkm.datasets import delimited
 from pkm.datasets.user_files import TEXT
+from pkm.row_blocks import read_parquet
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,8 +43,7 @@ def read_blocks(path: Path, columns: Sequence[str]) -> "Iterator[DataFrame]":
         return
     import pyarrow.parquet as pq
 
-    # Without a buffer memory does not grow with the file.
-    file = pq.ParquetFile(path, pre_buffer=False)
-    known = [name for name in columns if name in file.schema_arrow.names]
-    for batch in file.iter_batches(BLOCK_ROWS, columns=known):
+    names = pq.read_schema(path).names
+    known = [name for name in columns if name in names]
+    for batch in read_parquet(path, known, BLOCK_ROWS):
         yield batch.to_pandas(date_as_object=True)

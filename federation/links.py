@@ -175,7 +175,7 @@ class ServerLink:
         Returns
         -------
         messages : list of ndarray of uint8
-            Of the clients that remain.
+            Messages of the clients that remain.
         arrivals : list of float
             When the messages arrived.
         """

@@ -457,8 +457,8 @@ def run_server(
     n_points, n_features : int
         Number of records of all clients together, and of features.
     noise : NoiseStreams
-        The server's noise streams, one family per replicate. They are secret unless
-        results are to be repeatable.
+        The server's noise streams, of all replicates. They are secret unless results
+        are to be repeatable.
     domain : array-like of shape (2, d) or None
         The same as the clients'.
     network : Network
@@ -586,7 +586,7 @@ def run_in_threads(
     Returns
     -------
     run : methods.Run
-        As computed by the clients that have not dropped out.
+        The run that the clients which have not dropped out agree on.
     costs : FederationCosts
 
     Raises

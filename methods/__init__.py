@@ -49,8 +49,13 @@ METHODS = {
 }
 #: Federated clustering with exact removals, which has a contract of its own.
 FEDERATED = {"Unlearning": "unlearning.unlearning", "KFed": "unlearning.k_fed"}
-#: Base class and result of every method, for authors of new methods.
-CONTRACT = {"PrivateKMeans": "base", "Run": "fitting"}
+#: Base class and result of every method, and a method that is a program: for authors of
+#: new methods.
+CONTRACT = {
+    "PrivateKMeans": "base",
+    "Run": "fitting",
+    "ProgramKMeans": "baselines.program",
+}
 
 __all__ = ["METHODS", "import_path", "load_method", *CONTRACT, *METHODS, *FEDERATED]
 
@@ -76,7 +81,7 @@ def import_path(method: type) -> str:
     'pkm.methods.FastLloyd'
     """
     module, name = method.__module__, method.__qualname__
-    is_public = module == f"{__name__}.{(METHODS | FEDERATED).get(name)}"
+    is_public = module == f"{__name__}.{(CONTRACT | METHODS | FEDERATED).get(name)}"
     return f"{__name__ if is_public else module}.{name}"
 
 

@@ -6,6 +6,7 @@ from pkm.methods.baselines.baselines import PackingCenters as PackingCenters
 from pkm.methods.baselines.diffprivlib import DiffprivlibKMeans as DiffprivlibKMeans
 from pkm.methods.baselines.kmeans import KMeansPlusPlus as KMeansPlusPlus
 from pkm.methods.baselines.kmedian import KMedian as KMedian
+from pkm.methods.baselines.program import ProgramKMeans as ProgramKMeans
 from pkm.methods.baselines.public_data import PublicKMeans as PublicKMeans
 from pkm.methods.distance.dist_dp import DistDP as DistDP
 from pkm.methods.distance.rho_bounded import NoisedPoints as NoisedPoints

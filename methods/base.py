@@ -65,7 +65,7 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         the budget on it, and goes on with what it has released. Zero-out methods only;
         see :mod:`pkm.methods.record_count`. Others keep the adjacency of their claim.
     missing : {"middle"}, optional
-        Treatment of absent entries, NaN in rows that have others: with ``middle`` the
+        Treatment of missing entries, NaN in rows that have others: with ``middle`` the
         middle of the domain, which is that of the zoom if there is one. Lloyd's methods
         have ``k-pod`` instead. Default: such a row is the null record. A report takes
         the middle in either case.
@@ -206,14 +206,12 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         return self
 
     def _set_synopsis(self, synopsis: Any) -> None:
-        """Set attributes of what a fit released besides centers; most have none."""
+        """Set the attributes of a private summary that a fit released, if any."""
 
     def fit_predict(
         self,
         X: ArrayLike | RowsLike,
         y: object = None,
-        *,
-        account: PrivacyAccountant | None = None,
         **kwargs: Any,
     ) -> np.ndarray:
         """Fit, then predict the same rows, which must be finite."""
@@ -224,7 +222,7 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
                 "fit, then predict with the other columns"
             )
         # `fit` refuses what it does not take.
-        return self.fit(X, account=account, **kwargs).predict(X)
+        return self.fit(X, **kwargs).predict(X)
 
     def _warn_large_delta(self, n_points: int) -> None:
         """Warn of a delta that allows to publish a record."""

@@ -202,7 +202,8 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         n_iter : int
             Number of iterations.
         synopsis : object, optional
-            What the last replicate released besides centers.
+            Of the last replicate: a private summary of the points, such as weighted
+            boxes, or what else comes with its centers.
         """
         raise NotImplementedError(f"{type(self).__name__} must define cluster(curator)")
 
@@ -232,6 +233,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         n_features: int,
     ) -> Budget | None:
         """Budget of a run on points of that shape; None without a privacy claim."""
+        self.check_features(n_features)
         claim = self.claim
         if not claim.private:
             return None
@@ -256,6 +258,9 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     def needs_remainders(self) -> bool:
         """Whether a query reads the remainders of rounding points to the grid."""
         return bool(self.zoom)
+
+    def check_features(self, n_features: int) -> None:
+        """Refuse points of more features than the method serves, before any work."""
 
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters before any work.
@@ -308,12 +313,12 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     def _refuse_exact_n(self) -> None:
         """Refuse variants that need the exact n."""
         claim = self.claims[self.variant]
-        is_fixed = claim.notion == "pure" or self.variant == "sound"
+        is_delta_fixed = claim.notion == "pure" or self.variant == "sound"
         if not claim.private:
             reason = "it claims no privacy"
         elif claim.adjacency != Adjacency.ZERO_OUT:
             reason = f"its claim is one of {claim.adjacency} adjacency"
-        elif self.delta == "auto" and not is_fixed:
+        elif self.delta == "auto" and not is_delta_fixed:
             reason = "delta='auto' of its published variant follows from n: give delta"
         else:
             return
@@ -338,15 +343,15 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         """
         if not self.zoom or self.hides_n:
             return None
-        plan = self._plan_share(n_features, n_points, self.epsilon)
+        plan = self._plan_zoom(n_features, n_points, self.epsilon)
         if plan is None and self.require_zoom:
-            plan_for = partial(self._plan_share, n_features)
+            plan_for = partial(self._plan_zoom, n_features)
             share = max(self.zoom, self.max_zoom)
             message = insufficient_budget(plan_for, share, n_points, self.epsilon)
             raise ValueError(message)
         return plan
 
-    def _plan_share(
+    def _plan_zoom(
         self,
         n_features: int,
         n_points: int,
@@ -371,5 +376,5 @@ def _budget(
     delta: float,
     adjacency: Adjacency | str,
 ) -> Budget:
-    """One object for all runs with the same budget."""
+    """Make a budget, one object for all runs that have the same."""
     return Budget(epsilon, delta, adjacency)

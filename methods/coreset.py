@@ -1,6 +1,7 @@
 """Private coresets: weighted points on which any centers cost about as on the data."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +11,7 @@ from pkm.compute import middle_and_half_width
 from pkm.compute.storage.grid_file import open_unchanged
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.inputs import read_points
-from pkm.privacy import SCALE, Curator, Ledger, NoiseStreams, to_shards
+from pkm.privacy import SCALE, Curator, Ledger, to_shards
 from pkm.privacy.base import PointsLike
 from pkm.row_blocks import RowsLike
 
@@ -131,12 +132,8 @@ class CoresetMethod(PrivateKMeans):
             )
         secure = self.decide_secure(secure, f"seed={seed}")
         shards = to_shards(points)
-
-        def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
-            return self.curator(shards, ledger, streams, domain)
-
         (run,) = self.prepare_runs(
-            make_curator,
+            partial(self.curator, shards, domain=domain),
             shards.n_records,
             shards.n_features,
             [seed],

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
@@ -25,17 +26,17 @@ from pkm.privacy import (
     PrivacyAccountant,
     ScheduleError,
     Unit,
+    to_half_widths,
     to_shards,
-    to_unit,
 )
 from pkm.privacy.base import PointsLike, full_domain
 
-#: From a ledger (None where no privacy is claimed) and streams of noise to a curator.
+#: From a ledger (None where no privacy is claimed) and noise streams to a curator.
 CuratorFactory = Callable[[Ledger | None, NoiseStreams], Curator]
 
 # Parameters that are not in the context of noise (see `NoiseStreams`). The domain is in
 # it instead of bounds; a zoom, a report and another adjacency are, where there are any.
-# Without absent entries `missing` has no effect.
+# Without missing entries `missing` has no effect.
 EXCLUDED_FROM_NOISE_CONTEXT = (
     "bounds",
     "clip",
@@ -83,7 +84,8 @@ class Run:
     reports : tuple of Report or None
         Of each replicate, with positions in half-widths of the public domain.
     synopsis : object
-        What the last replicate released besides; None for most methods.
+        Of the last replicate: a private summary of the points, such as weighted boxes,
+        or what else came with its centers; None for most methods.
     """
 
     centers: np.ndarray
@@ -101,8 +103,8 @@ class Run:
     def positions(self) -> np.ndarray:
         """Centers (R, k, d) in half-widths of the public domain, float64."""
         if self.remainders is None:
-            return to_unit(self.centers)
-        return to_unit(self.centers + self.remainders / SCALE)
+            return to_half_widths(self.centers)
+        return to_half_widths(self.centers + self.remainders / SCALE)
 
 
 class RepeatableNoiseWarning(UserWarning):
@@ -110,7 +112,7 @@ class RepeatableNoiseWarning(UserWarning):
 
 
 class RunOptions(TypedDict, total=False):
-    """Options of a run, most of them of its streams of noise.
+    """Options of a run, most of them of its noise streams.
 
     Attributes
     ----------
@@ -123,7 +125,7 @@ class RunOptions(TypedDict, total=False):
     purpose : str, optional
         Purpose of a run that is not a fit, such as "coreset".
     unit : Unit, optional
-        What a record is. Default: a row.
+        What a record stands for: a row or a person. Default: a row.
     """
 
     domain: ArrayLike | None
@@ -189,10 +191,7 @@ class BatchMethod(ClusteringMethod):
                 "secure=True"
             )
         shards = to_shards(points)
-
-        def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
-            return self.curator(shards, ledger, streams, domain)
-
+        make_curator = partial(self.curator, shards, domain=domain)
         shape = shards.n_records, shards.n_features
         if shards.has_weights:
             self.refuse_unweighted(*shape)
@@ -270,7 +269,7 @@ class BatchMethod(ClusteringMethod):
         purpose : str, default=""
             A note for the readers of the account.
         unit : Unit, default=Unit.ROW
-            What a record is.
+            What a record stands for: a row or a person.
 
         Returns
         -------
@@ -334,7 +333,7 @@ class BatchMethod(ClusteringMethod):
         schedule : sequence of Charge, optional
             The only releases that each replicate may make. Default: any.
         **options
-            Options of the streams of noise; see :class:`RunOptions`.
+            Options of the noise streams; see :class:`RunOptions`.
 
         Returns
         -------
@@ -344,11 +343,11 @@ class BatchMethod(ClusteringMethod):
             make_curator, n_points, n_features, seeds, schedule, **options
         )
         try:
-            parts = [run.cluster() for run in prepared]
+            runs = [run.cluster() for run in prepared]
         except NoiseScaleError as error:
             message = f"epsilon={self.epsilon!r} is too small: {error}"
             raise ValueError(message) from None
-        return merge_runs(parts, seeds)
+        return merge_runs(runs, seeds)
 
     def prepare_runs(
         self,
@@ -365,9 +364,9 @@ class BatchMethod(ClusteringMethod):
         streams = self.noise_streams(seeds, n_points, n_features, **options)
 
         # A method that is not batched runs once for each replicate, with a ledger for
-        # each. So does a zoom, because replicates find different domains, and a report,
-        # because they release other numbers of centers. Those that release n have other
-        # schedules, too.
+        # each. So does one with a zoom, because replicates find different domains; with
+        # a report, because they release different numbers of centers; and one that
+        # releases n, because the schedule follows from it.
         planned = PlannedMethod(self, n_points, n_features)
         counted = CountedMethod(self, n_features) if self.hides_n else None
         if counted is not None and schedule not in (None, counted.charges):
@@ -380,14 +379,21 @@ class BatchMethod(ClusteringMethod):
         for batch in [streams] if is_batch else streams.by_replicate():
             ledger = None
             if budget is not None:
-                terms = replace(budget, unit=options.get("unit", Unit.ROW))
-                ledger = Ledger(terms, schedule, repeatable=not streams.secure)
-            public = make_curator(ledger, batch)
+                budget = replace(budget, unit=options.get("unit", Unit.ROW))
+                ledger = Ledger(budget, schedule, repeatable=not streams.secure)
+            public_curator = make_curator(ledger, batch)
             if counted is not None and ledger is not None:
-                planned = counted.release(public, ledger)
+                planned = counted.release(public_curator, ledger)
             method = planned.method_with_rest
-            curator, zoom = planned.find_domain(public)
-            yield PreparedRun(method, curator, ledger, zoom, planned.report, public)
+            curator, zoom = planned.find_domain(public_curator)
+            yield PreparedRun(
+                method,
+                curator,
+                ledger,
+                zoom,
+                planned.report,
+                public_curator,
+            )
 
     def noise_streams(
         self,
@@ -396,7 +402,7 @@ class BatchMethod(ClusteringMethod):
         n_features: int,
         **options: Unpack[RunOptions],
     ) -> NoiseStreams:
-        """Make the streams of noise of a run.
+        """Make the noise streams of a run.
 
         Runs that differ in the method, its parameters, the budget, shape, domain or
         purpose share no noise: comparing two runs with the same noise would remove it.
@@ -464,7 +470,7 @@ class PreparedRun(NamedTuple):
     ledger : Ledger or None
     zoom : Zoom or None
     report : ReportPlan or None
-    public : Curator
+    public_curator : Curator
         Curator of the public domain.
     """
 
@@ -473,14 +479,16 @@ class PreparedRun(NamedTuple):
     ledger: Ledger | None
     zoom: Zoom | None
     report: ReportPlan | None
-    public: Curator
+    public_curator: Curator
 
     def cluster(self) -> PartialRun:
         """Release the centers, and the report on them."""
-        centers, n_iter, *besides = self.method.cluster(self.curator)
+        centers, n_iter, *synopsis = self.method.cluster(self.curator)
         report = None
         if self.report is not None:
-            report = release_report(self.public, self.report, centers[0], self.zoom)
+            report = release_report(
+                self.public_curator, self.report, centers[0], self.zoom
+            )
         return PartialRun(
             centers,
             n_iter,
@@ -488,16 +496,16 @@ class PreparedRun(NamedTuple):
             self.zoom,
             self.curator.n_points,
             report,
-            besides[0] if besides else None,
+            synopsis[0] if synopsis else None,
         )
 
 
-def merge_runs(parts: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
+def merge_runs(runs: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
     """Merge the runs of one or more replicates to that of a batch.
 
     Parameters
     ----------
-    parts : sequence of PartialRun
+    runs : sequence of PartialRun
     seeds : sequence of int
         Seeds of all replicates.
 
@@ -512,40 +520,40 @@ def merge_runs(parts: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
         would disclose some. Under add-remove adjacency they follow from the released n.
     """
     charges = [
-        part.ledger.charges
-        for part in parts
-        if part.ledger is not None
-        and part.ledger.budget.adjacency != Adjacency.ADD_REMOVE
+        run.ledger.charges
+        for run in runs
+        if run.ledger is not None
+        and run.ledger.budget.adjacency != Adjacency.ADD_REMOVE
     ]
-    if not all([_cost_equally(other, charges[0]) for other in charges[1:]]):
+    if not all([_cost_the_same(other, charges[0]) for other in charges[1:]]):
         raise RuntimeError(
             "replicates were charged differently: a schedule must not depend on "
             "private data"
         )
-    released = [centers for part in parts for centers in part.centers]
-    zooms = [part.zoom for part in parts for _ in part.centers]
+    released = [centers for run in runs for centers in run.centers]
+    zooms = [run.zoom for run in runs for _ in run.centers]
     n_centers = [len(centers) for centers in released]
-    most = max(n_centers)
+    k = max(n_centers)
     remainders = None
     if any(zooms):
         released, rounded_off = _to_public_grid(released, zooms)
-        remainders = _pad(rounded_off, most)
+        remainders = _pad(rounded_off, k)
     return Run(
-        _pad(released, most),
-        max(part.n_iter for part in parts),
-        parts[0].ledger,
+        _pad(released, k),
+        max(run.n_iter for run in runs),
+        runs[0].ledger,
         tuple(map(int, seeds)),
         np.array(n_centers),
         remainders,
         tuple(zooms),
-        tuple([part.n_points for part in parts for _ in part.centers]),
-        tuple([part.report for part in parts for _ in part.centers]),
-        parts[-1].synopsis,
+        tuple([run.n_points for run in runs for _ in run.centers]),
+        tuple([run.report for run in runs for _ in run.centers]),
+        runs[-1].synopsis,
     )
 
 
-def _cost_equally(charges: Sequence[Charge], others: Sequence[Charge]) -> bool:
-    """Whether charges are for the same releases and costs, up to rounding."""
+def _cost_the_same(charges: Sequence[Charge], others: Sequence[Charge]) -> bool:
+    """Whether charges are for the same releases at the same costs, up to rounding."""
     # Notes of a charge, and the last bits of its cost, may depend on released values.
     same_length = len(charges) == len(others)
     return same_length and all(map(Charge.matches, charges, others))
@@ -554,7 +562,7 @@ def _cost_equally(charges: Sequence[Charge], others: Sequence[Charge]) -> bool:
 def _to_public_grid(
     released: list[np.ndarray], zooms: list[Zoom | None]
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Centers in public grid steps, and their remainders in 2^-16 grid steps."""
+    """Convert centers to public grid steps, and remainders in 2^-16 grid steps."""
     centers: list[np.ndarray] = []
     remainders: list[np.ndarray] = []
     for found, zoom in zip(released, zooms, strict=True):

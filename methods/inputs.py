@@ -1,4 +1,4 @@
-"""Points given in their own units, checked and entered on the grid of public bounds."""
+"""Points given in their own units, checked and put on the grid of public bounds."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -32,11 +32,11 @@ from pkm.row_blocks import (
 
 FLOAT64_BYTES = 8
 
-#: Persons of rows: ids in memory, a column of X by name, or a dask.array.
+#: The person of each row: ids in memory, the name of a column of X, or a dask.array.
 Groups = ArrayLike | str | None
-#: From the number of rows and ids in memory to weights; None where each row is one
-#: record.
-Weigh = Callable[[int, ArrayLike | None], RowWeights | None]
+#: From the number of rows, and the persons' ids if they are in memory, to the weights
+#: of the rows; None where each row is one record.
+WeighRows = Callable[[int, ArrayLike | None], RowWeights | None]
 
 GridPoints = Points | Blocks | DaskPoints
 Bounds = tuple[np.ndarray, np.ndarray]
@@ -47,12 +47,12 @@ def read_points(
     method: ClusteringMethod,
     X: ArrayLike | RowsLike,
     groups: Groups = None,
-    weigh: Weigh = weigh_rows,
+    weigh: WeighRows = weigh_rows,
 ) -> tuple[GridPoints, Bounds]:
     """Check points in their own units; return them on the grid, and its bounds.
 
-    Ids that are no array in memory are read in a pass of their own, and again with the
-    rows.
+    Persons' ids that are no array in memory are read in a pass of their own, and again
+    with the rows.
     """
     if is_grid_file(X):
         file = open_grid(cast("str | GridFile", X))
@@ -71,7 +71,7 @@ def read_points(
     column = groups if isinstance(groups, str) else None
     rows = row_blocks(X, column)
     if rows is None:
-        X, groups = _take_ids(X, groups)
+        X, groups = _split_off_ids(X, groups)
         return _quantize(method, as_matrix(X), groups, weigh)
     if not method.supports_chunks:
         if column is not None:
@@ -83,18 +83,18 @@ def read_points(
             method, as_matrix(_materialize(method, X, rows)), groups, weigh
         )
     bounds = _check_rows(method, rows)
-    keep = {
+    options = {
         "keep_remainders": method.needs_remainders,
         "keep_holes": method.missing is not None,
     }
     persons = None
     if is_dask_array(X):
-        points = DaskPoints.quantize(X, *bounds, **keep)
+        points = DaskPoints.quantize(X, *bounds, **options)
         if is_dask_array(groups):
             points = replace(points, ids=_divide_ids(groups, points.sizes))
             persons = count_chunks(points.ids, points.sizes)
     else:
-        points = Blocks.quantize(rows, *bounds, **keep)
+        points = Blocks.quantize(rows, *bounds, **options)
         if column is not None:
             persons = count_persons(rows.ids(), f"groups={column!r}")
     in_memory = None if persons else cast("ArrayLike | None", groups)
@@ -105,7 +105,7 @@ def read_points(
 
 
 def _refuse_feature(X: object, groups: Groups) -> None:
-    """Refuse ids that are a column of a frame and a feature as well."""
+    """Refuse persons' ids that are a column of X, and so a feature as well."""
     name = getattr(groups, "name", None)
     if name in feature_names(X):
         raise ValueError(
@@ -114,10 +114,10 @@ def _refuse_feature(X: object, groups: Groups) -> None:
         )
 
 
-def _take_ids(
+def _split_off_ids(
     X: ArrayLike | RowsLike, groups: Groups
 ) -> tuple[ArrayLike | RowsLike, ArrayLike | None]:
-    """Take a column of ids that is named out of a pandas frame."""
+    """Split the column of persons off a pandas frame, if ``groups`` is its name."""
     if not isinstance(groups, str):
         return X, groups
     frame = cast("Any", X)
@@ -132,7 +132,7 @@ def _take_ids(
 
 
 def _divide_ids(groups: Any, sizes: Sequence[int]) -> list[Any]:
-    """Delayed chunks of a dask.array of ids, one for each chunk of rows."""
+    """Divide a dask.array of ids into delayed chunks, one for each chunk of rows."""
     if groups.chunks != (tuple(sizes),):
         raise ValueError(
             f"groups of shape {groups.shape} in {groups.npartitions} chunks must have "
@@ -176,7 +176,7 @@ def _read_bounds(bounds: Any, d: int) -> np.ndarray:
     """Convert bounds to an array (2,) or (2, d), float64, or refuse them."""
     try:
         given = np.asarray(bounds)
-        # Texts have floats, but may be in any notation.
+        # Texts can be converted, but may be in any notation.
         is_number = given.dtype.kind in "biufO"
         declared = given.astype(np.float64) if is_number else np.empty(0)
     except (TypeError, ValueError, OverflowError):
@@ -227,9 +227,9 @@ def _quantize(
     method: ClusteringMethod,
     X: np.ndarray,
     groups: ArrayLike | None,
-    weigh: Weigh,
+    weigh: WeighRows,
 ) -> tuple[Points | Blocks, Bounds]:
-    """Points (n, d) in memory on the grid, and its bounds."""
+    """Put points (n, d) in memory on the grid; return them and its bounds."""
     claim = method.claim
     n, d = X.shape
     bounds = resolve_bounds(method, d)
@@ -283,7 +283,7 @@ def _check_rows(method: ClusteringMethod, rows: RowBlocks) -> Bounds:
 def _read_grid(
     method: ClusteringMethod, file: GridFile
 ) -> tuple[Points | Blocks, Bounds]:
-    """Points of a grid file: in blocks, or mapped for methods that need all of them."""
+    """Read a grid file in blocks, or map it where a method needs all points at once."""
     lower, upper = bounds = file.bounds
     packed = f"{file.path} was packed with, {lower.tolist()} to {upper.tolist()}"
     declared = bounds
@@ -309,7 +309,7 @@ def _materialize(
     X: ArrayLike | RowsLike,
     rows: RowBlocks,
 ) -> np.ndarray:
-    """Array (n, d) of rows that have blocks, but are in memory or mapped to it."""
+    """Return the array (n, d) of rows in memory, or mapped to it; refuse others."""
     if isinstance(X, np.ndarray):
         return X
     if hasattr(X, "__arrow_c_stream__"):
@@ -369,9 +369,9 @@ def _find_extremes(
 
 
 def _widen(lower: np.ndarray, upper: np.ndarray) -> Bounds:
-    """Extremes of every feature as bounds; a constant feature is given some width.
+    """Make bounds of the extremes of every feature; a constant one gets some width.
 
-    A feature without a value counts as 0.
+    A feature without a value is taken to be 0.
     """
     lower = np.nan_to_num(lower.astype(np.float64))
     upper = np.nan_to_num(upper.astype(np.float64))
@@ -428,7 +428,7 @@ def as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
 
 
 def _as_array(X: ArrayLike | RowsLike) -> np.ndarray:
-    """Array of any type; columns of a frame that are all numbers are float64."""
+    """Convert rows to an array; frames of numbers to float64."""
     if isinstance(X, np.ndarray):
         return np.asarray(without_mask(X))
     if is_pandas_frame(X):
@@ -443,10 +443,10 @@ def _as_array(X: ArrayLike | RowsLike) -> np.ndarray:
 
 
 def _as_numbers(matrix: np.ndarray, names: Sequence[str | int]) -> np.ndarray:
-    """Real numbers of a matrix; X may be private: messages show none of its values."""
+    """Convert a matrix to real numbers; messages show none of its private values."""
     kind = matrix.dtype.kind
     if kind in "iuf" and matrix.itemsize <= FLOAT64_BYTES:
-        # It is converted block by block when it is entered, without a copy.
+        # It is converted block by block when it is quantized, without a copy.
         return matrix
     if kind == "c":
         raise ValueError("Complex data not supported: X must hold real numbers")
@@ -467,13 +467,13 @@ def _as_numbers(matrix: np.ndarray, names: Sequence[str | int]) -> np.ndarray:
 
 
 def _as_float(value: Any) -> float:
-    """Float of a number; None, pandas.NA and masked ones, which have none, are NaN."""
+    """Convert a number to a float; None, pandas.NA and masked values are NaN."""
     is_null = type(value).__name__ in ("NAType", "NaTType")
     if is_null or value is None or value is np.ma.masked:
         return math.nan
     if isinstance(value, Decimal) and value.is_nan():
         return math.nan  # a signaling NaN has no float
-    # They have a float, which depends on their format or unit.
+    # These can be converted, but the result depends on their format or unit.
     if isinstance(value, str | bytes | np.datetime64 | np.timedelta64):
         raise ValueError(f"a value is of type {type(value).__name__}")
     try:

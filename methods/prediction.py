@@ -81,10 +81,8 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         """Number of centers; fewer than ``n_clusters`` if a fit found fewer."""
         return len(self.cluster_centers_)
 
-    @property
-    def _n_features_out(self) -> int:
-        """Number of columns of :meth:`transform`, for scikit-learn's names of them."""
-        return len(self.cluster_centers_)
+    #: Number of columns of :meth:`transform`, for scikit-learn's names of them.
+    _n_features_out = n_clusters_
 
     def _blocks(self, X: ArrayLike | RowsLike) -> Iterator[np.ndarray]:
         """Rows of X in blocks (m, d); refuse those that do not fit what was fitted."""
@@ -128,7 +126,7 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
 
 
 def _read_labeled(file: GridFile) -> RowBlocks:
-    """Rows of a grid file in the units of the data, each with a label of its own."""
+    """Read a grid file in the units of the data; refuse one that leaves rows out."""
     if file.header.n_null:
         raise ValueError(
             f"{file.path} leaves out {file.header.n_null} null records, so labels "

@@ -3,13 +3,13 @@
 A share of the budget is spent on n. The method then runs with the rest of the budget,
 and takes the released n for the exact one.
 
-What follows n is planned from it. So its costs are chosen adaptively, and privacy needs
-a bound on them that holds for every n. If all noise of the method is Gaussian, n has a
-share of mu squared, and the bound is the rest: Gaussian releases may be chosen
-adaptively. Otherwise n has Laplace noise and a share of epsilon, and the bound is the
-rest of epsilon and all of delta: basic composition. There Gaussian noise on n would
-cost more. What a ledger says is spent is the cost of a schedule that is fixed in
-advance; the guarantee is the budget.
+The method's releases are planned from the released n. So their costs are chosen
+adaptively, and privacy needs a bound on them that holds for every n. If all noise of
+the method is Gaussian, n has a share of mu squared, and the bound is the rest: Gaussian
+releases may be chosen adaptively. Otherwise n has Laplace noise and a share of epsilon,
+and the bound is the rest of epsilon and all of delta: basic composition. There Gaussian
+noise on n would cost more. What a ledger says is spent is the cost of a schedule that
+is fixed in advance; the guarantee is the budget.
 """
 
 import math
@@ -23,7 +23,7 @@ from sklearn.base import clone
 from pkm.methods.contract import ClusteringMethod
 from pkm.methods.planned import PlannedMethod
 from pkm.methods.report import CONFIDENCE
-from pkm.methods.schedule import plan_release, unit_noise
+from pkm.methods.schedule import counting_noise, plan_release
 from pkm.privacy import (
     SCALE,
     Adjacency,
@@ -60,7 +60,7 @@ class CountedMethod:
 
     @cached_property
     def charges(self) -> tuple[Charge, Charge]:
-        """Cost of n, and the bound on the cost of all that follows.
+        """Charge of n, and the bound on the cost of all later releases.
 
         Raises
         ------
@@ -82,21 +82,21 @@ class CountedMethod:
 
     @property
     def possible_charges(self) -> Sequence[Charge]:
-        """Cost of n, and of every kind of release that may follow."""
+        """Charge of n, and one of every kind of release that may follow."""
         count, bound = self.charges
         return count, *self._list_charges(bound)
 
     def release(self, curator: Curator, ledger: Ledger) -> PlannedMethod:
-        """Release n, and plan what follows; the ledger accepts nothing else.
+        """Release n, and plan the method from it; the ledger accepts nothing else.
 
         Raises
         ------
         ScheduleError
-            If it may cost more than its bound.
+            If the method may cost more than its bound.
         """
         count, bound = self.charges
         # From here on the curator's n is the released one.
-        curator.release(RecordCount(), counts=unit_noise(count))
+        curator.release(RecordCount(), counts=counting_noise(count))
         planned = self._plan(bound, curator.n_points)
         planned.method.check_parameters(curator.n_points)
         charges = planned.schedule.charges
@@ -113,7 +113,7 @@ class CountedMethod:
         return planned
 
     def _divide_budget(self) -> tuple[Charge, Charge]:
-        """Cost of n, and the bound on the cost of all that follows."""
+        """Divide the budget: the charge of n, and the bound on later releases."""
         budget = self.method.budget(MANY_RECORDS, self.n_features)
         assert budget is not None, "n is released by private methods"
         epsilon = budget.epsilon
@@ -131,11 +131,11 @@ class CountedMethod:
         return count, Charge("rest", 0, "any", epsilon=rest, delta=delta)
 
     def _list_charges(self, bound: Charge) -> Sequence[Charge]:
-        """Costs of what follows a large n, within a bound."""
+        """Charges of the method after a large n, within a bound."""
         return self._plan(bound, MANY_RECORDS).schedule.charges
 
     def _plan(self, bound: Charge, n_points: int) -> PlannedMethod:
-        """Plan what follows n, within a bound."""
+        """Plan the method after the release of n, within a bound."""
         method = self.method
         epsilon = (1 - SHARE) * method.epsilon
         if bound.mu > 0:
@@ -163,6 +163,6 @@ def count_interval(n_points: int, ledger: Ledger | None) -> tuple[float, float]:
     if ledger is None or ledger.budget.adjacency != Adjacency.ADD_REMOVE:
         return n_points, n_points
     # Scales are public, so that the interval costs nothing.
-    width = unit_noise(ledger.charges[0]).half_width(CONFIDENCE) / SCALE
+    width = counting_noise(ledger.charges[0]).margin_of_error(CONFIDENCE) / SCALE
     # The number is rounded.
     return n_points - width - 0.5, n_points + width + 0.5

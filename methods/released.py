@@ -25,8 +25,8 @@ from pkm.methods.statement import TEXTS, Statement, describe_ledger, to_json
 from pkm.methods.zoom import Zoom
 from pkm.names import suggestion
 
-#: Files of a saved model: its statement for people; the same for programs, with what
-#: `load` needs; and released arrays, by attribute.
+#: Files of a saved model: its statement for people; the same for programs, with all
+#: that `load` needs; and released arrays, by attribute.
 PAGE = "statement.md"
 RECORD = "model.json"
 ARRAYS = {
@@ -37,6 +37,7 @@ ARRAYS = {
 }
 #: Released numbers of the record, besides those of the statement.
 VALUES = ("n_interval_", "n_iter_", "zoom_", *REPORTED)
+#: Imported by name: the code of a method does not depend on the list of all methods.
 PACKAGE = __name__.rpartition(".")[0]
 
 
@@ -49,7 +50,7 @@ class ReleasedModel(NearestCenters):
         Parameters
         ----------
         **curator : str
-            What only the curator of the data can say: ``name``, ``description``,
+            What only the data curator can say: ``name``, ``description``,
             ``curator``, ``curator_type``, ``contact``, ``purpose``, ``region``,
             ``sector``, ``publication_date``, ``other_releases``, ``preprocessing``,
             ``justification``, ``utility``, ``bias``, ``security``, ``access_control``,
@@ -76,7 +77,7 @@ class ReleasedModel(NearestCenters):
         for name in ("random_state", "secure"):
             parameters.pop(name, None)
         record = {
-            "method": _import_path(type(self)),
+            "method": importlib.import_module(PACKAGE).import_path(type(self)),
             "variant": self.variant,
             "claim": asdict(self.claim),
             "ledger": self.ledger_ and describe_ledger(self.ledger_),
@@ -249,7 +250,6 @@ def _find_class(path: str, method: type | None) -> Any:
         if method.__name__ != name:
             raise ValueError(f"method={method.__name__} must be {path}")
         return method
-    # By name: the code of a method does not depend on the list of all.
     methods = importlib.import_module(PACKAGE)
     found = getattr(methods, name, None) if package == PACKAGE else None
     if not (isinstance(found, type) and issubclass(found, ReleasedModel)):
@@ -257,13 +257,6 @@ def _find_class(path: str, method: type | None) -> Any:
             f"{path} is not imported: give its class, load(folder, {name})"
         )
     return found
-
-
-def _import_path(method: type) -> str:
-    """Path of a class; for those of this package the public one."""
-    module = method.__module__
-    is_own = module.startswith(f"{PACKAGE}.")
-    return f"{PACKAGE if is_own else module}.{method.__name__}"
 
 
 def _write_arrays(model: ReleasedModel) -> dict[str, bytes]:

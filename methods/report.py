@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from pkm.compute import Symlog
-from pkm.compute.kernels.shells import PARTS
+from pkm.compute.kernels.shells import RADIUS_SCALE
 from pkm.methods.schedule import SharePlan
 from pkm.methods.zoom import Zoom, find_radius
 from pkm.privacy import (
@@ -130,7 +130,7 @@ def plan_report(
     """
     whole = epsilon if pure else gaussian_mu(epsilon, delta)
     plan = ReportPlan(share, pure, whole * (share if pure else math.sqrt(share)))
-    largest = PARTS * math.sqrt(n_features) / plan.cost_of("sums")
+    largest = RADIUS_SCALE * math.sqrt(n_features) / plan.cost_of("sums")
     if largest > MAX_SCALE:
         raise ValueError(
             f"report={share:g} of epsilon={epsilon:g} is too little: its noise does "
@@ -304,7 +304,7 @@ def _summarize(
     bin_noise = plan.noise_of("histograms", d, math.sqrt(d))
 
     # As many bins as an average cluster fills.
-    bin_error = bin_noise.half_width(CONFIDENCE)
+    bin_error = bin_noise.margin_of_error(CONFIDENCE)
     affordable = int(curator.n_points / (k * ERRORS_PER_BIN * bin_error))
     n_bins = min(max(affordable, MIN_BINS), MAX_BINS)
     edges = domain * np.linspace(-1.0, 1.0, n_bins + 1)
@@ -318,13 +318,13 @@ def _summarize(
     )
     # In records, radii and squared radii, as the noise.
     counts = answer["counts"][0] / SCALE
-    sums = answer["sums"][0] / PARTS
-    cost = answer["costs"].item() / PARTS
+    sums = answer["sums"][0] / RADIUS_SCALE
+    cost = answer["costs"].item() / RADIUS_SCALE
 
     # Errors follow from the noise alone.
     both_sides = np.array([-1.0, 1.0])
-    size_error = count_noise.half_width(CONFIDENCE ** (1 / k))
-    cost_error = cost_noise.half_width(CONFIDENCE)
+    size_error = count_noise.margin_of_error(CONFIDENCE ** (1 / k))
+    cost_error = cost_noise.margin_of_error(CONFIDENCE)
     confidence = CONFIDENCE ** (1 / sums.size)
     means = bound_means(sums, counts, sum_noise, count_noise, confidence)
     return Report(
@@ -421,7 +421,7 @@ def bound_means(
         return tails >= 1 - confidence
 
     # What is held is an interval about the estimate if the count can be told from 0.
-    is_visible = counts > count_noise.half_width(confidence)
+    is_visible = counts > count_noise.margin_of_error(confidence)
     divisors = np.where(is_visible, counts, 1.0)[:, None]
     estimates = np.clip(sums / divisors, -1.0, 1.0)
     intervals = np.empty((*sums.shape, 2))

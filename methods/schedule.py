@@ -106,9 +106,9 @@ def plan_release(
     )
 
 
-def unit_noise(release: Charge) -> Gaussian | Laplace:
-    """Return the noise of counts at a release's cost."""
-    # A record changes one count by 1: sensitivity SCALE, in units of 1 / SCALE records.
+def counting_noise(release: Charge) -> Gaussian | Laplace:
+    """Return the noise of an answer that a record changes by 1, such as counts."""
+    # Counts are in units of 1 / SCALE records.
     if release.mu > 0:
         return Gaussian(SCALE / release.mu)
     return Laplace(SCALE / release.epsilon)

@@ -20,7 +20,7 @@ FORMAT = "statement of a release, version 1"
 SOFTWARE = f"private-kmeans-bench {pkm.__version__}"
 #: Columns of the table of releases.
 CHARGE = (*COST_FIELDS, "details")
-#: Texts of pages and entries, and the curator's questions.
+#: Texts of pages and registry entries, and the questions to the data curator.
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
@@ -48,7 +48,8 @@ class Statement:
     sha256 : mapping
         SHA-256 of each file of a saved model that holds released numbers.
     curator : mapping of str to str
-        Answers of the curator of the data, by the keys of ``TEXTS["questions"]``.
+        Answers of the data curator, a person or an organization, by the keys of
+        ``TEXTS["questions"]``.
     software : str
         Name and version of what the model was fitted with.
 

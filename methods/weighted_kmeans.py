@@ -132,10 +132,10 @@ def _lloyd(
     # Stop where the squared move of the centers is at most the tolerance.
     tolerance = TOLERANCE * points.var(axis=0).mean()
     weighted_lloyd(points, sample_weight, centers, tolerance, MAX_ITERATIONS)
-    return centers, weighted_cost(points, sample_weight, centers)
+    return centers, weighted_inertia(points, sample_weight, centers)
 
 
-def weighted_cost(
+def weighted_inertia(
     points: np.ndarray,
     sample_weight: np.ndarray,
     centers: np.ndarray,

@@ -61,13 +61,13 @@ def weigh_rows(
         units[has_person] = SCALE // sizes[codes[has_person]]
         n_persons = len(sizes) + n_rows - int(has_person.sum())
     if sample_weight is not None:
-        given = _read_units(sample_weight, n_rows, max_weight)
-        units = multiply_units(units, given)
+        given_units = _read_units(sample_weight, n_rows, max_weight)
+        units = multiply_units(units, given_units)
     return RowWeights(units, n_persons)
 
 
 def _number_persons(groups: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Number of every row's person, -1 for a null, and numbers of rows of persons."""
+    """Number the persons; return that of every row, -1 for a null, and their sizes."""
     ids = np.asarray(groups)
     if ids.dtype.kind == "f" and not isinstance(groups, np.ndarray):
         # Integers with nulls, of a list or of a frame.

@@ -180,34 +180,34 @@ def plan_zoom(
     ball = benefits_from_ball and n_features >= MANY_FEATURES
     d = n_features
 
-    # Least costs: at which noise is as large as the guard allows. The sensitivity of a
+    # The least costs: noise is as large as the guard allows. The sensitivity of a
     # mean is sqrt(d) in L1 and 1 in L2, that of side counts d and sqrt(d).
     n_sides = d if _has_sides(ball, d) else 1
     count_cost = 1 / (MAX_COUNT_ERROR * n_points)
     mean_cost = math.sqrt(d) / (MAX_MEAN_ERROR * n_points)
     if pure:
         power = 1
-        whole = epsilon
+        budget = epsilon
         count_cost *= math.sqrt(2)
         mean_cost *= math.sqrt(2 * d)
         last_cost = n_sides * count_cost
     else:
         power = 2
-        whole = gaussian_mu(epsilon, delta)
+        budget = gaussian_mu(epsilon, delta)
         last_cost = math.sqrt(n_sides) * count_cost
 
     # The fewest rounds that could find the smallest domain, or as many as are
     # affordable. Each release is at the same multiple of its least cost.
     plan = None
     for rounds in range(MIN_ROUNDS, MAX_ROUNDS + 1):
-        total = (rounds - 1) * (mean_cost**power + count_cost**power)
-        least = (total + last_cost**power) / whole**power
-        if least > max_share:
+        earlier = (rounds - 1) * (mean_cost**power + count_cost**power)
+        least_share = (earlier + last_cost**power) / budget**power
+        if least_share > max_share:
             break
-        used = max(share, least)
-        multiple = (used / least) ** (1 / power)
+        used_share = max(share, least_share)
+        multiple = (used_share / least_share) ** (1 / power)
         plan = ZoomPlan(
-            share=used,
+            share=used_share,
             n_points=n_points,
             n_features=d,
             ball=ball,
@@ -225,7 +225,7 @@ def plan_zoom(
 
 
 def insufficient_budget(
-    plan_of: Callable[[int, float], ZoomPlan | None],
+    plan_for: Callable[[int, float], ZoomPlan | None],
     share: float,
     n: int,
     epsilon: float,
@@ -234,7 +234,7 @@ def insufficient_budget(
 
     Parameters
     ----------
-    plan_of : callable
+    plan_for : callable
         From a number of records and an epsilon to the plan.
     share : float
     n : int
@@ -246,10 +246,10 @@ def insufficient_budget(
     """
     # Search geometrically, in steps of 5 %.
     n_sufficient = n
-    while plan_of(n_sufficient, epsilon) is None:
+    while plan_for(n_sufficient, epsilon) is None:
         n_sufficient = math.ceil(1.05 * n_sufficient)
     epsilon_sufficient = epsilon
-    while plan_of(n, epsilon_sufficient) is None and epsilon_sufficient < 1e6:
+    while plan_for(n, epsilon_sufficient) is None and epsilon_sufficient < 1e6:
         epsilon_sufficient *= 1.05
     sufficient = f"n={n_sufficient}"
     if epsilon_sufficient < 1e6:
@@ -286,14 +286,14 @@ def find_domain(
     d = plan.n_features
     center = np.zeros(d)
     radius = math.sqrt(d)
-    least = MAX_OUTSIDE * plan.n_points if compress else 0.0
+    max_outside = MAX_OUTSIDE * plan.n_points if compress else 0.0
 
     # CoinPress steps: the radius that holds nearly all points, then their clipped mean.
     for _ in range(plan.rounds - 1):
         radii = radius * COARSE_RATIO ** np.arange(COARSE_SHELLS)
         counts = _release_shells(curator, plan, plan.count_cost, center, radii, False)
         stddev = plan.stddev(plan.count_cost, 1.0, 1.0)
-        radius, _ = find_radius(counts, radii, stddev, least)
+        radius, _ = find_radius(counts, radii, stddev, max_outside)
 
         # Move the center, and enlarge the radius by the length of the move, at most to
         # the domain's farthest corner.
@@ -308,13 +308,13 @@ def find_domain(
     radii = radius * FINE_RATIO ** np.arange(FINE_SHELLS)
     if plan.has_sides:
         center, half_width, n_outside = _release_cube(
-            curator, plan, center, radii, least
+            curator, plan, center, radii, max_outside
         )
     else:
         is_cube = not plan.ball
         counts = _release_shells(curator, plan, plan.last_cost, center, radii, is_cube)
         stddev = plan.stddev(plan.last_cost, 1.0, 1.0)
-        half_width, n_outside = find_radius(counts, radii, stddev, least)
+        half_width, n_outside = find_radius(counts, radii, stddev, max_outside)
     if half_width >= MAX_RELATIVE_WIDTH * (math.sqrt(d) if plan.ball else 1.0):
         return None
 
@@ -331,12 +331,12 @@ def _release_shells(
     cost: float,
     center: np.ndarray,
     radii: np.ndarray,
-    box: bool,
+    is_cube: bool,
 ) -> np.ndarray:
     """Release the numbers of points in shells about a center, in records."""
     # A record is in one shell: it changes one count by 1.
     noise = plan.noise(cost, SCALE, SCALE)
-    answer = curator.release(ShellCounts(center, radii, box), counts=noise)
+    answer = curator.release(ShellCounts(center, radii, is_cube), counts=noise)
     return answer["counts"][0] / SCALE
 
 
@@ -344,18 +344,18 @@ def find_radius(
     counts: np.ndarray,
     radii: np.ndarray,
     stddev: float,
-    least: float,
+    max_outside: float,
 ) -> tuple[float, float]:
-    """Smallest radius with no visible points outside, and the noisy number outside.
+    """Smallest radius that leaves few points outside, and their noisy number.
 
-    From the outside, shells are added until their count is above its noise and a least
-    number. If it never is, the radius is the largest one.
+    Shells are added from the outside until their count is above both its noise and
+    ``max_outside``. If it never is, the radius is the largest one.
     """
     # Noise of a sum of m counts: sqrt(m) standard deviations.
     outside = np.cumsum(counts)
     limits = TAIL * stddev * np.sqrt(np.arange(1, len(counts) + 1))
-    visible = np.flatnonzero(outside > np.maximum(limits, least))
-    first = int(visible[0]) if len(visible) else 0
+    too_many = np.flatnonzero(outside > np.maximum(limits, max_outside))
+    first = int(too_many[0]) if len(too_many) else 0
     n_outside = float(outside[first - 1]) if first else 0.0
     return max(float(radii[first]), MIN_HALF_WIDTH), max(n_outside, 0.0)
 
@@ -379,7 +379,7 @@ def _release_cube(
     plan: ZoomPlan,
     center: np.ndarray,
     radii: np.ndarray,
-    least: float,
+    max_outside: float,
 ) -> tuple[np.ndarray, float, float]:
     """Find a cube by both ends of every column; its side is the widest column."""
     # A record is in one shell of each of d columns: L1 norm d, L2 norm sqrt(d).
@@ -389,7 +389,7 @@ def _release_cube(
     counts = answer["counts"][0] / SCALE
     stddev = plan.stddev(plan.last_cost, d, math.sqrt(d))
     sides = [
-        find_radius(side, radii, stddev, least / (2 * d))
+        find_radius(side, radii, stddev, max_outside / (2 * d))
         for column in counts
         for side in column
     ]

@@ -49,7 +49,7 @@ class _Clustering:
     ----------
     points : Points
     centers : ndarray of shape (R, k, d), int64
-        Those of a replicate that released fewer are padded by copies of its first.
+        Centers of a replicate that released fewer are padded by copies of its first.
     n_clusters : int
         Number of centers of the reference clustering of ``centroid_mse``.
     n_centers : ndarray of shape (R,), int

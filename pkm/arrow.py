@@ -25,7 +25,7 @@ PARAMETER = pa.struct(
         "texts": pa.list_(pa.string()),
     }
 )
-#: Scales and sensitivities behind a charge, by name.
+#: A scale or sensitivity from which a charge was computed.
 DETAIL = pa.struct({"name": "string", "value": "float64"})
 CHARGE = pa.struct(
     {
@@ -88,7 +88,7 @@ def make_parameter(name: str, value: object) -> dict:
         is_text = isinstance(value[0], str)
         record["texts" if is_text else "numbers"] = list(value)
     elif value is not None:
-        field = next(fields[kind] for kind in fields if isinstance(value, kind))
+        field = next(fields[known] for known in fields if isinstance(value, known))
         record[field] = value
     return record
 
@@ -113,10 +113,10 @@ def make_nested(
     Parameters
     ----------
     name : str
-        Of the column.
+        Name of the column.
     values : iterable
-        One value for each row: of `params` a mapping, of `charges` a list of flat
-        records, of other columns lists.
+        One value for each row: a mapping for `params`, a list of flat records for
+        `charges`, a list for other columns.
 
     Examples
     --------
@@ -170,13 +170,14 @@ def to_table(rows: pd.DataFrame) -> pa.Table:
     arrays = {}
     for name, values in rows.items():
         column = _find_column(name)
-        # `to_frame` writes a null integer as NaN; of numbers, NaN stays NaN.
-        is_null = column.dtype == "integer" and isinstance(column.missing, float)
+        # `to_frame` reads a null integer as NaN, which is null again here. NaN among
+        # numbers stays NaN.
+        is_null = column.dtype == "integer" and isinstance(column.fill_value, float)
         try:
             is_array = isinstance(values.dtype, np.dtype | pd.ArrowDtype)
             plain = values.array if is_array else values.to_numpy(object)
-            kind = TYPES[column.dtype]
-            arrays[name] = pa.array(plain, type=kind, from_pandas=is_null)
+            arrow_type = TYPES[column.dtype]
+            arrays[name] = pa.array(plain, type=arrow_type, from_pandas=is_null)
         except (pa.ArrowException, TypeError) as error:
             first = values.iloc[0]
             raise ValueError(
@@ -225,28 +226,28 @@ def to_frame(
     Returns
     -------
     DataFrame
-        Where a table lacks a column, its rows have the column's missing value.
+        Where a table lacks a column, its rows have the column's fill value.
     """
     table = pa.concat_tables(tables, promote_options="permissive")
     if columns is None:
         settings = names("setting", "style")
-        optional = [name for name in settings if BY_NAME[name].missing is not None]
+        optional = [name for name in settings if BY_NAME[name].fill_value is not None]
         columns = list(dict.fromkeys([*table.column_names, *optional]))
     values = {}
     for name in columns:
         column = BY_NAME[name]
-        kind = TYPES[column.dtype]
-        is_nested = pa.types.is_nested(kind)
+        arrow_type = TYPES[column.dtype]
+        is_nested = pa.types.is_nested(arrow_type)
         if name not in table.column_names:
-            values[name] = None if is_nested else column.missing
+            values[name] = None if is_nested else column.fill_value
             continue
         stored = table[name]
         if is_nested:
             # In one piece: rows are taken from many pieces slowly.
-            whole = stored.combine_chunks().cast(kind)
+            whole = stored.combine_chunks().cast(arrow_type)
             values[name] = pd.arrays.ArrowExtensionArray(whole)
             continue
-        if isinstance(column.missing, str | int):
-            stored = stored.fill_null(column.missing)
+        if isinstance(column.fill_value, str | int):
+            stored = stored.fill_null(column.fill_value)
         values[name] = stored.to_pandas()
     return pd.DataFrame(values, index=range(table.num_rows))

@@ -35,10 +35,10 @@ class CatalogueError(ValueError):
 class Catalogue:
     """Configurations by group and name, from some folders and entry points.
 
-    A choice of a group is a file ``GROUP/NAME.yaml`` of one folder; a paper is a folder
-    ``paper/NAME``. A method may also be declared by an installed package, or be given
-    as ``package.module:Class``. A name has one meaning: two folders or packages may not
-    share it.
+    A group holds the choices for one setting, such as ``method``. A choice is a file
+    ``GROUP/NAME.yaml`` of one folder; a paper is a folder ``paper/NAME``. A method may
+    also be declared by an installed package, or be given as ``package.module:Class``. A
+    name has one meaning: two folders or packages may not share it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and the cache folder with its secret."""
+"""Files that are written whole or not at all; the cache folder with its secret."""
 
 import fcntl
 import hashlib
@@ -20,6 +20,9 @@ OWNER_FOLDER = 0o700
 ANY_FILE = 0o666
 SECRET_NAME = "secret"
 SECRET_BYTES = 32
+#: Bytes of a program's output that are read at its end, and characters of a line.
+LOG_END = 10_000
+MAX_LINE = 300
 
 
 def cache_folder() -> Path:
@@ -34,7 +37,7 @@ def create_owner_folder(path: Path) -> None:
 
 
 def list_missing_folders(path: Path) -> list[Path]:
-    """List the folders that making one would make, the innermost first."""
+    """List the folders that have to be made for a path, the innermost first."""
     return [folder for folder in (path, *path.parents) if not folder.exists()]
 
 
@@ -147,6 +150,15 @@ def read_with_checksum(path: Path) -> bytes | None:
     size = hashlib.sha256().digest_size
     content = stored[size:]
     return content if hashlib.sha256(content).digest() == stored[:size] else None
+
+
+def read_last_line(path: Path) -> str:
+    """Return the last line of a text that is not empty; the text may be long."""
+    with path.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_END))
+        lines = file.read().decode(errors="replace").splitlines()
+    written = [line.strip() for line in lines if line.strip()]
+    return written[-1][:MAX_LINE] if written else ""
 
 
 @contextmanager

@@ -1,11 +1,13 @@
-"""Names in messages: known ones for an unknown one, and lists of many."""
+"""Names in messages: the nearest known name of an unknown one, and lists of many."""
 
 import difflib
 from collections.abc import Iterable, Sequence
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the only known name with this beginning, else the most similar, else None.
+    """Return the known name that begins so, if it is one, else the most similar one.
+
+    It is None if no name is similar.
 
     Examples
     --------

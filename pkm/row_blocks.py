@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 #: Values of a block: 8 megabytes in float32.
 BLOCK_VALUES = 1 << 21
-#: Values that take as much memory as one id while persons are counted.
+#: Number of values that take as much memory as one id while persons are counted.
 VALUES_OF_ID = 4
 #: Blocks of a mapped file whose pages stay in memory: more than are in use at once.
 MAPPED_BLOCKS = 16
-#: Batches that Arrow decodes in advance.
-BATCHES_AHEAD = 2
+#: Bytes of a column of a Parquet file that are read at once.
+COLUMN_BYTES = 1 << 16
 PARQUET = (".parquet", ".pq")
-#: Size, times of writing and of any change, and inode of a file.
+#: Stamp of a file, which tells that it has changed: its size, times of writing and of
+#: any change, and inode.
 Stamp = tuple[int, int, int, int]
 Block = TypeVar("Block", bound=Sized)
 #: Advice for columns that are not numeric.
@@ -68,10 +69,10 @@ class RowBlocks:
         Starts a pass: it returns an iterator over arrays (m, d) of real numbers, whose
         rows together are the same in every pass.
     name : str, default="X"
-        In messages.
+        Name of the rows in messages.
     stamps : mapping of str to tuple, optional
-        Of the files behind the rows, by path (:func:`read_stamp`): they are compared in
-        every pass.
+        Stamps of the files behind the rows, by path (:func:`read_stamp`). Every pass
+        compares them, and refuses files that have changed.
     read_identified : callable, optional
         Starts a pass over :class:`IdentifiedBlock`, where rows have ids.
     read_ids : callable, optional
@@ -274,10 +275,10 @@ def checked_block(block: object, n_columns: int, name: str = "X") -> np.ndarray:
         and block.shape[1] == n_columns
     ):
         return without_mask(block)
-    kind = getattr(block, "dtype", type(block).__name__)
+    found = getattr(block, "dtype", type(block).__name__)
     raise ValueError(
         f"{name} must be read as blocks of shape (m, {n_columns}) of real numbers, "
-        f"got {kind} of shape {getattr(block, 'shape', None)}"
+        f"got {found} of shape {getattr(block, 'shape', None)}"
     )
 
 
@@ -373,10 +374,10 @@ def _open_npy(path: str) -> RowBlocks:
             f"path={path!r} must hold real numbers of shape (n, d) with n, d >= 1, got "
             f"{array.dtype} of shape {array.shape}"
         )
-    return _open_mapped(array, path, is_own=True)
+    return _open_mapped(array, path, unwritten=True)
 
 
-def _open_mapped(array: np.memmap, name: str, is_own: bool = False) -> RowBlocks:
+def _open_mapped(array: np.memmap, name: str, unwritten: bool = False) -> RowBlocks:
     """Return the blocks of an array that is mapped from a file."""
     n, d = array.shape
     path = array.filename
@@ -386,25 +387,25 @@ def _open_mapped(array: np.memmap, name: str, is_own: bool = False) -> RowBlocks
         stamps[str(path)] = read_stamp(path)
 
     def read() -> Iterator[np.ndarray]:
-        return mapped_blocks(array, max(1, BLOCK_VALUES // d), is_own=is_own)
+        return mapped_blocks(array, max(1, BLOCK_VALUES // d), unwritten=unwritten)
 
     return RowBlocks(n, d, read, name, stamps)
 
 
 def mapped_blocks(
-    array: np.memmap, size: int, *, is_own: bool, read_pages: bool = True
+    array: np.memmap, size: int, *, unwritten: bool, read_pages: bool = True
 ) -> Iterator[np.ndarray]:
     """Read rows of an array that is mapped from a file, block by block.
 
-    Pages are released some blocks later.
+    The memory of pages that were read is released some blocks later.
 
     Parameters
     ----------
     array : memmap of shape (n, d)
     size : int
         Rows of a block.
-    is_own : bool
-        Whether nobody writes to the array: pages with changes would be lost.
+    unwritten : bool
+        Whether nobody has written to the array: changes of released pages are lost.
     read_pages : bool, default=True
         Whether the thread that asks for a block reads its pages, so that others need
         not wait for them. Others read what they use.
@@ -412,7 +413,7 @@ def mapped_blocks(
     Yields
     ------
     ndarray of shape (m, d)
-        Parts of the array itself where kernels can take them.
+        Views of the array where kernels can take them, else copies.
     """
     is_view = array.flags.c_contiguous and (
         array.flags.writeable or array.dtype != np.float64
@@ -424,14 +425,14 @@ def mapped_blocks(
             block.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE].max()
         yield block if is_view else np.array(block)
         if number % MAPPED_BLOCKS == MAPPED_BLOCKS - 1:
-            release_pages(array, is_own=is_own)
-    release_pages(array, is_own=is_own)
+            release_pages(array, unwritten=unwritten)
+    release_pages(array, unwritten=unwritten)
 
 
-def release_pages(array: np.memmap, *, is_own: bool) -> None:
+def release_pages(array: np.memmap, *, unwritten: bool) -> None:
     """Release the pages of a mapped array; they are read again when needed."""
     mapping = getattr(array, "_mmap", None)
-    is_released = is_own or array.mode in ("r", "r+")
+    is_released = unwritten or array.mode in ("r", "r+")
     if is_released and isinstance(mapping, mmap.mmap):
         mapping.madvise(mmap.MADV_DONTNEED)
 
@@ -454,28 +455,55 @@ def _open_dask(array: Any) -> RowBlocks:
 
 def _open_dataset(source: "Dataset", name: str, ids: str | None) -> RowBlocks:
     """Return the blocks of an Arrow dataset; all columns but the ids are features."""
-    from pyarrow.dataset import ParquetFileFormat, ParquetFragmentScanOptions
+    from pyarrow.dataset import ParquetFileFormat
 
     _check_files(source)
     files = [path for path in getattr(source, "files", ()) if Path(path).is_file()]
-    # Arrow would keep all bytes of a file that it has read.
     is_parquet = isinstance(getattr(source, "format", None), ParquetFileFormat)
-    options = ParquetFragmentScanOptions(pre_buffer=False) if is_parquet else None
+
+    def open_batches(
+        columns: Sequence[str] | None, size: int
+    ) -> Iterator["pa.RecordBatch"]:
+        if not is_parquet:
+            yield from source.to_batches(columns=columns, batch_size=size)
+            return
+        for fragment in source.get_fragments():
+            with fragment.open() as file:
+                yield from read_parquet(file, columns, size)
 
     return _open_batches(
         source.schema,
         source.count_rows,
-        lambda columns, size: source.to_batches(
-            columns=columns,
-            batch_size=size,
-            batch_readahead=BATCHES_AHEAD,
-            fragment_readahead=1,
-            fragment_scan_options=options,
-        ),
+        open_batches,
         name,
         {path: read_stamp(path) for path in files},
         ids,
     )
+
+
+def read_parquet(
+    file: Any,
+    columns: Sequence[str] | None,
+    size: int,
+) -> Iterator["pa.RecordBatch"]:
+    """Read batches of a Parquet file, each when it is asked for.
+
+    Memory grows neither with the file nor with its row groups. Arrow's scanner would
+    decode up to a gigabyte for a caller that is slower.
+
+    Parameters
+    ----------
+    file : path-like or file
+    columns : sequence of str or None
+        All if it is None.
+    size : int
+        Largest number of rows of a batch.
+    """
+    from pyarrow.parquet import ParquetFile
+
+    # Arrow would keep all bytes that it has buffered in advance.
+    reader = ParquetFile(file, pre_buffer=False, buffer_size=COLUMN_BYTES)
+    yield from reader.iter_batches(size, columns=columns)
 
 
 def _open_stream(source: Any, ids: str | None) -> RowBlocks:
@@ -582,7 +610,7 @@ def _choose_dtype(schema: "pa.Schema", name: str) -> np.dtype:
             f"be numeric; leave them out, or {ENCODING}"
         )
     return np.result_type(
-        np.float32, *(kind.to_pandas_dtype() for kind in schema.types)
+        np.float32, *(column.to_pandas_dtype() for column in schema.types)
     )
 
 

@@ -2,7 +2,7 @@
 
 They are printed in ``docs/schema.md``. A row is one seed of one cell. Execution fills
 the columns, the store checks them, and tables, figures, MLflow and the tests'
-fabricated rows take labels, units and missing values from here.
+fabricated rows take labels, units and fill values from here.
 """
 
 import csv
@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-#: What a value is; the last five are nested: see `pkm.arrow`.
+#: Type of a value; those of the second line are nested: see `pkm.arrow`.
 Dtype = Literal[
     "text", "integer", "number", "flag",
     "integers", "parameters", "charges", "checkpoints", "centers",
 ]  # fmt: skip
 #: Topic of a column: which cell and seed, what was run, its privacy, how it was run,
 #: how figures draw it, what was measured, its resources, and its provenance.
-Kind = Literal[
+Topic = Literal[
     "key", "identity", "privacy", "setting", "style", "metric", "resource", "provenance"
 ]
-#: Which cells have the column: all of them, those between clients and a server, those
-#: with removable points, and of the latter those that remove some.
+#: Which cells have the column: all, those that measure a protocol between clients and a
+#: server, those with removable points, of these those that remove some, and those that
+#: measure a coreset.
 Scope = Literal["all", "federation", "unlearning", "removals", "coreset"]
 
 
@@ -39,36 +40,38 @@ class Column:
         For a metric, its name in figures and tables; else a description of the column.
     unit : str
         Empty for none.
-    missing : object
+    fill_value : object
         Value in rows without the column; None for a column that every row has.
     raw_power : int
-        Power of the half-width of the domain that turns a value into raw units.
+        Power of the half-width of the domain by which a value in half-widths is
+        multiplied to be in raw units, those of the data: 1 for a length, 2 for a
+        squared one.
     better : {"lower", "higher", ""}
         Which values of a metric are better; empty if neither.
-    kind : str
-        See `Kind`.
-    scope : {"all", "federation", "unlearning", "removals", "coreset"}
-        Which cells have it.
+    topic : str
+        See `Topic`.
+    scope : str
+        See `Scope`.
     """
 
     name: str
     dtype: Dtype
     label: str
     unit: str
-    missing: object
+    fill_value: object
     raw_power: int
     better: Literal["lower", "higher", ""]
-    kind: Kind
+    topic: Topic
     scope: Scope
 
 
 def read_columns(path: Path) -> tuple[Column, ...]:
-    """Read the declared columns; their missing values are JSON."""
+    """Read the declared columns; their fill values are JSON."""
     with path.open(encoding="utf-8", newline="") as file:
         lines: list[dict[str, Any]] = list(csv.DictReader(file))
     for line in lines:
-        missing = json.loads(line["missing"] or "null")
-        line["missing"] = () if missing == [] else missing
+        fill_value = json.loads(line["fill_value"] or "null")
+        line["fill_value"] = () if fill_value == [] else fill_value
         line["raw_power"] = int(line["raw_power"] or 0)
     return tuple(Column(**line) for line in lines)
 
@@ -77,8 +80,8 @@ COLUMNS = read_columns(Path(__file__).with_suffix(".csv"))
 BY_NAME = {column.name: column for column in COLUMNS}
 
 
-def names(*kinds: Kind, scope: Scope | None = None) -> tuple[str, ...]:
-    """Name the columns of some kinds, and of one scope if it is given.
+def names(*topics: Topic, scope: Scope | None = None) -> tuple[str, ...]:
+    """Name the columns of some topics, and of one scope if it is given.
 
     Examples
     --------
@@ -88,7 +91,7 @@ def names(*kinds: Kind, scope: Scope | None = None) -> tuple[str, ...]:
     return tuple(
         column.name
         for column in COLUMNS
-        if column.kind in kinds and scope in (None, column.scope)
+        if column.topic in topics and scope in (None, column.scope)
     )
 
 

@@ -16,7 +16,7 @@ from pkm.files import cache_folder, read_with_checksum, write_with_checksum
 
 #: A Python file, or a function or class of one.
 Code = Path | Callable
-#: Class attributes that determine how a method is drawn, not its results.
+#: Class attributes that determine how figures draw a method, not its results.
 STYLE = ("label", "color", "marker")
 
 
@@ -80,17 +80,17 @@ def subpackages_digest(*subpackages: str) -> str:
     return code_digest(*paths)
 
 
-def read_code(part: Code) -> str:
+def read_code(code: Code) -> str:
     """Return the code of a file, function or class in its normal form."""
-    return read_source(part).code
+    return read_source(code).code
 
 
 def read_with_dependencies(function: Callable) -> str:
     """Return the code of a function and of all of the project's that it depends on.
 
-    Functions, classes and constants are followed by the names that the code loads,
-    which are those of its module. Attributes are not followed: a function of another
-    module counts only if it is imported by its name.
+    Dependencies are the functions, classes and constants of the code's module whose
+    names the code loads, and their dependencies. Attributes are not followed: a
+    function of another module counts only if it is imported by its name.
 
     Examples
     --------
@@ -125,14 +125,14 @@ def find_names(code: str) -> frozenset[str]:
 
 
 @cache
-def read_source(part: Code) -> Source:
+def read_source(code: Code) -> Source:
     """Read a file, function or class, once per process.
 
     The parsed file is cached in the cache folder, by its content, for all processes.
     """
-    if not isinstance(part, Path):
-        return parse_code(textwrap.dedent(inspect.getsource(part)))
-    content = part.read_bytes()
+    if not isinstance(code, Path):
+        return parse_code(textwrap.dedent(inspect.getsource(code)))
+    content = code.read_bytes()
     # Another version of Python, or of this module, may write another normal form.
     digest = hashlib.sha256(content)
     digest.update(Path(__file__).read_bytes())
@@ -143,9 +143,9 @@ def read_source(part: Code) -> Source:
     with contextlib.suppress(OSError):
         stored = read_with_checksum(path)
     if stored is not None:
-        code, imports = json.loads(stored)
+        normal_form, imports = json.loads(stored)
         return Source(
-            code,
+            normal_form,
             tuple(Import(base, tuple(names), level) for base, names, level in imports),
         )
     source = parse_code(content.decode())

@@ -39,10 +39,10 @@ from pkm.privacy.query import Sensitivity
 __all__ = ["check_method", "check_neighbors", "check_noise", "load_variants"]
 
 N_PAIRS = 24
-N_CALLS = 8000  # a scale that is wrong by a tenth is found
-WORDS = 8  # calls that are one release
-LONGEST = 400  # characters of a message
-#: Steps of a scale, where a library declares no grid.
+N_CALLS = 8000  # so many show a scale that is wrong by a tenth
+CALLS_PER_RELEASE = 8  # calls of noise that are tested as one release
+MAX_CHARACTERS = 400  # of a message
+#: Grid steps of a scale, where a library declares no grid.
 FINE_STEPS = 2.0**20
 
 
@@ -52,11 +52,11 @@ def check_method(method: Any, *, n_pairs: int = N_PAIRS, seed: int = 0) -> None:
     Parameters
     ----------
     method : pkm.methods.PrivateKMeans
-        With its parameters and variant.
+        The method with its parameters and variant.
     n_pairs : int, default=24
         Pairs of neighbors that are replayed.
     seed : int, default=0
-        Of the audit.
+        Seed of the audit.
 
     Raises
     ------
@@ -90,23 +90,24 @@ def check_noise(
 ) -> None:
     """Check a function that adds noise to a number.
 
-    Half of the calls add noise to a value, the others to that of a neighbor. The
-    declared law must cost no more than is claimed. The noise must follow it, without
-    correlations, repetitions or values off the grid. From the outcomes, their last bits
-    included, the two values must not be told apart better than claimed.
+    Half of the calls add noise to a value, the others to that of a neighbor. Noise of
+    the declared distribution, its law, must cost no more than is claimed. The noise
+    must have that law, without correlations, repetitions or values off the grid. The
+    outcomes, their last bits included, must not tell the two values apart better than
+    claimed.
 
     Parameters
     ----------
     randomise : callable
-        From a float to the same with noise.
+        Function from a float to the float with noise.
     mechanism : pkm.privacy.Laplace or pkm.privacy.Gaussian
         The declared law, with its scale in units of the value.
     sensitivity : float
     claimed : Budget
-        Of one call.
+        Claimed cost of one call.
     value : float, default=0.0
     step : float, optional
-        Of the declared grid, of which outcomes are multiples.
+        Step of the declared grid: outcomes are multiples of it.
     n_calls : int, default=8000
 
     Raises
@@ -138,7 +139,7 @@ def check_noise(
     }
 
     def read_draw(name: str, start: int) -> Draw:
-        outcome = outcomes[name][None, start : start + WORDS] * unit
+        outcome = outcomes[name][None, start : start + CALLS_PER_RELEASE] * unit
         if (outcome == np.rint(outcome)).all():
             outcome = outcome.astype(np.int64)
         exact = np.full(outcome.shape, values[name] * unit)
@@ -146,7 +147,7 @@ def check_noise(
 
     runs = (
         [read_draw(name, start) for name in values]
-        for start in range(0, n_calls // 2, WORDS)
+        for start in range(0, n_calls // 2, CALLS_PER_RELEASE)
     )
     for test in run_law_tests(runs, 0):
         found = test.is_refuted and (step or test.what != "grid")
@@ -177,13 +178,14 @@ def check_neighbors(
     Parameters
     ----------
     fit : callable
-        Takes data and a function ``wrap(randomise, mechanism, sensitivity, label)``,
-        which turns a call of noise into one that is recorded. The mechanism is the
-        declared law, in units of the value. Returns what others see, by name.
+        Function of data and of ``wrap(randomise, mechanism, sensitivity, label)``. That
+        turns a function that adds noise into one whose calls are recorded. The
+        mechanism is the declared law, in units of the value. ``fit`` returns what
+        others see, by name.
     X, neighbor_X
         Data that `fit` takes.
     claimed : Budget
-        Of the whole run.
+        Claimed cost of the whole run.
 
     Raises
     ------
@@ -226,7 +228,7 @@ def check_neighbors(
 
 
 class _ForeignNoise:
-    """A function that adds noise, in the place of noise streams."""
+    """A function of another library that adds noise, in place of noise streams."""
 
     public_seeds = ()
     secure = False
@@ -240,7 +242,7 @@ class _ForeignNoise:
 
 
 def _trace(fit: Callable, X: Any, recorded: Sequence[Draw] | None = None) -> Trace:
-    """Run a function, and write down its noise and what it shows."""
+    """Run a function, and record its noise and what others see of it."""
     trace = Trace()
 
     def wrap(
@@ -284,4 +286,4 @@ def _check_claim(what: str, cost: Cost, claimed: Budget) -> None:
 def _require(holds: object, message: str) -> None:
     """Raise an AssertionError of one line, also where Python leaves assertions out."""
     if not holds:
-        raise AssertionError(textwrap.shorten(message, LONGEST))
+        raise AssertionError(textwrap.shorten(message, MAX_CHARACTERS))

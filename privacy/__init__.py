@@ -5,7 +5,7 @@ from pkm.privacy.base import BaseCurator, DisclosureError, to_points, to_shards
 from pkm.privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim, Unit
 from pkm.privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
 from pkm.privacy.curator import Curator
-from pkm.privacy.grid import MAX_CELLS, SCALE, snap, snap_centers, to_unit
+from pkm.privacy.grid import MAX_CELLS, SCALE, snap, snap_centers, to_half_widths
 from pkm.privacy.ledger import (
     BudgetExceeded,
     Charge,
@@ -141,7 +141,7 @@ __all__ = [
     "selection_epsilon",
     "snap",
     "snap_centers",
+    "to_half_widths",
     "to_points",
     "to_shards",
-    "to_unit",
 ]

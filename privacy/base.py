@@ -1,4 +1,8 @@
-"""Base classes of curators and of their views: private points, ledger, noise."""
+"""Base classes of curators and of their views: private points, ledger, noise.
+
+A view is a form of a curator's private points on which some queries are asked, such as
+a tree of cells or a projection. The curator charges and draws its releases.
+"""
 
 import math
 from collections import defaultdict
@@ -19,7 +23,10 @@ from pkm.privacy.mechanisms.noise import INITIALIZATION, NoiseStreams, child
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES, Answer, Query, Sensitivities
 
 PointsLike = np.ndarray | Points | Blocks | DaskPoints | Sequence[np.ndarray | Points]
-"""Private points on the grid: one array, shards, blocks on disk, or a dask array."""
+"""Private points on the grid: one array, shards, blocks on disk, or a dask array.
+
+:mod:`pkm.compute.storage.blocks` says what shards and blocks are.
+"""
 
 
 class DisclosureError(PermissionError):
@@ -27,7 +34,7 @@ class DisclosureError(PermissionError):
 
 
 class BaseCurator:
-    """Private points of a run; queries on them are released with noise and charged.
+    """Holds the private points of a run, and releases and charges queries on them.
 
     Parameters
     ----------
@@ -36,7 +43,7 @@ class BaseCurator:
     ledger : Ledger or None
         None for methods that claim no privacy.
     streams : NoiseStreams
-        One stream family per replicate.
+        Noise streams of all replicates.
     domain : array-like of shape (2, d), optional
         Public bounds, in the units of the data, that the grid represents. Default: -1
         and 1.
@@ -44,8 +51,8 @@ class BaseCurator:
     Attributes
     ----------
     n_points, n_features, n_replicates : int
-        Public. Under add-remove adjacency ``n_points`` is the released number of
-        records.
+        Public. ``n_points`` is the number of records; under add-remove adjacency the
+        released one.
     adjacency : Adjacency or None
         Adjacency of the ledger's budget; None where no privacy is claimed.
     public_seeds : tuple of int
@@ -55,21 +62,21 @@ class BaseCurator:
         Radius of a ball about the midpoint that holds all points, in half-widths:
         sqrt(d), or less if points were clipped to a smaller ball.
     scale : Symlog
-        Scale of the grid. It is linear up to the half-width, unless a zoom compressed
-        what is farther out.
+        Map from lengths to lengths on the grid. It is linear up to the half-width,
+        unless a zoom compressed what is farther out.
     serves : tuple of type
-        The queries that it answers, those on its views included.
+        The types of the queries that it answers, those on its views included.
     adjacencies : tuple of Adjacency
-        Those that its ledger may have; empty for any.
+        Adjacencies that its ledger may have; empty for any.
     needs_ledger : bool
         Whether methods that claim no privacy are refused.
     group : int or None
-        Index of the users that charges concern; see :class:`Charge`.
+        Group of users that its charges concern; see :class:`pkm.privacy.Charge`.
     is_zoomed : bool
         Whether its points were quantized again, in a smaller domain, and no other
         curator reads them.
-    count_unit : int
-        Units of 2**-16 records that one stands for in a count of the kernels: 2**16, or
+    count_factor : int
+        Factor that turns counts of the kernels into units of 2**-16 records: 2**16, or
         1 where rows have weights.
     """
 
@@ -89,7 +96,7 @@ class BaseCurator:
         self._shards: Any = to_shards(points)
         self._ledger = ledger
         self._streams = streams
-        # Number of releases so far, by label: the round of the next one.
+        # Number of releases so far, by label: the round of the next release.
         self._rounds: defaultdict[str, int] = defaultdict(int)
         self.adjacency: Any = None if ledger is None else ledger.budget.adjacency
         self._check_adjacency()
@@ -97,7 +104,7 @@ class BaseCurator:
         is_secret = self.adjacency == Adjacency.ADD_REMOVE
         self._n_points = None if is_secret else self._shards.n_records
         self.n_features = self._shards.n_features
-        self.count_unit = 1 if self._shards.has_weights else SCALE
+        self.count_factor = 1 if self._shards.has_weights else SCALE
         unit = Unit.of(self._shards.n_persons)
         # A client without a record has points of either unit.
         is_empty = not self._shards.n_records
@@ -115,7 +122,7 @@ class BaseCurator:
 
     @property
     def n_points(self) -> int:
-        """Number of records: the exact one, or what was released of it.
+        """Number of records: exact, or released where it is secret.
 
         Raises
         ------
@@ -134,7 +141,7 @@ class BaseCurator:
         self._n_points = number
 
     def _set_up(self) -> None:
-        """Check and set what a subclass needs; the constructor calls it last."""
+        """Check and set attributes of a subclass; the constructor calls it last."""
 
     def public_rng(self, purpose: int = INITIALIZATION) -> np.random.Generator:
         """Return a generator of the only replicate's public randomness.
@@ -176,14 +183,15 @@ class BaseCurator:
         query : Query
             Its arguments are functions of public values and earlier releases only.
         **noise : mechanism or None
-            One for each part of the answer, by the part's name. None for all parts asks
-            for the exact answer, which only methods that claim no privacy get.
+            A mechanism for each part of the answer (a named array, such as the sums),
+            by the part's name. None for all parts asks for the exact answer, which only
+            methods that claim no privacy get.
 
         Returns
         -------
         dict of str to ndarray
-            Each part of the answer: in grid steps, counts in units of 2**-16 records,
-            choices as indices.
+            The parts of the answer, by name: sums in grid steps, counts in units of
+            2**-16 records, choices as indices.
 
         Raises
         ------
@@ -194,8 +202,8 @@ class BaseCurator:
         TypeError
             If a mechanism does not fit the part.
         ValueError
-            If an argument of the query is invalid, or a mechanism's scale out of range;
-            nothing is charged or drawn then.
+            If an argument of the query is invalid, or a mechanism's scale out of range.
+            Nothing is charged or drawn then.
         """
         return self.release_from(self, query, noise)
 
@@ -248,7 +256,7 @@ class BaseCurator:
         query: Query,
         exact: Answer,
     ) -> dict[str, np.ndarray]:
-        """Return an exact answer, of a method that claims no privacy."""
+        """Return an exact answer, to a method that claims no privacy."""
         return dict(exact)
 
     def _check_adjacency(self) -> None:
@@ -260,8 +268,8 @@ class BaseCurator:
                 f"adjacency={self.adjacency} is not supported by this curator: it "
                 f"charges what {' and '.join(supported)} cost"
             )
-        # A null record is a record that is absent; only these adjacencies define
-        # absence.
+        # A null record stands for a record that is not present; only these adjacencies
+        # define it.
         allows_null = self.adjacency in (None, *ONE_RECORD_ADJACENCIES)
         if not allows_null and self._shards.has_null:
             raise ValueError(
@@ -273,7 +281,7 @@ class BaseCurator:
         """Refuse a query whose exact type is not served, such as a subclass."""
         # Exact types: a subclass could override the sensitivity.
         if type(query) not in self.serves:
-            names = ", ".join(kind.__name__ for kind in self.serves)
+            names = ", ".join(served.__name__ for served in self.serves)
             raise TypeError(
                 f"query={query!r} is not served by {type(self).__name__}: {names} are"
             )
@@ -327,7 +335,7 @@ class BaseCurator:
                 f"{query.label} would return exact answers, but the method claims "
                 f"privacy: give it noise for {', '.join(query.mechanisms)}"
             )
-        # Without a ledger only exact answers are left, for methods that claim no
+        # Without a ledger exact answers alone are possible, for methods that claim no
         # privacy.
         if set(noise.values()) != {None} or not query.exact_without_ledger:
             raise ValueError(
@@ -337,7 +345,7 @@ class BaseCurator:
 
 
 class View:
-    """Private points in a form that some queries need, such as a tree of cells.
+    """Private points of a curator in a form that some queries need; see the module.
 
     Parameters
     ----------
@@ -346,11 +354,10 @@ class View:
 
     Attributes
     ----------
-    n_points, n_features : int
-        Of the curator: public.
+    n_points, n_features, count_factor : int
+        Those of the curator: public.
     group : int or None
-        Index of the users whose points these are, where users are partitioned into
-        disjoint groups.
+        Group of users whose points these are; see :class:`pkm.privacy.Charge`.
     """
 
     n_replicates = 1
@@ -361,7 +368,7 @@ class View:
         self._curator = curator
         self.n_points = curator.n_points
         self.n_features = curator.n_features
-        self.count_unit = curator.count_unit
+        self.count_factor = curator.count_factor
 
     def release(
         self,
@@ -372,7 +379,7 @@ class View:
 
         Answers have no axis of replicates.
         """
-        # A view has one replicate: take off its axis.
+        # A view has one replicate: drop the axis of replicates.
         answer = self._curator.release_from(self, query, noise)
         return {part: released[0] for part, released in answer.items()}
 
@@ -408,9 +415,9 @@ def to_shards(points: PointsLike) -> Shards | Blocks | DaskPoints:
     """Convert points in memory to Shards; leave blocks and chunks as they are."""
     if isinstance(points, Shards | Blocks | DaskPoints):
         return points
-    parts = [points] if isinstance(points, Points | np.ndarray) else points
+    arrays = [points] if isinstance(points, Points | np.ndarray) else points
     shards = Shards(
-        part if isinstance(part, Points) else to_points(part) for part in parts
+        array if isinstance(array, Points) else to_points(array) for array in arrays
     )
     if len({shard.shape[1] for shard in shards}) != 1:
         shapes = [shard.shape for shard in shards]

@@ -9,14 +9,14 @@ from pkm.privacy.checks import check_positive, freeze_fields
 
 
 class Unit(StrEnum):
-    """What a record is: neighbors differ in one row, or in all rows of one person."""
+    """Unit of privacy, what a record is: one row, or all rows of one person."""
 
     ROW = "row"
     PERSON = "person"
 
     @classmethod
     def of(cls, n_persons: int) -> "Unit":
-        """Unit of points: a person, if their rows have persons.
+        """Unit of points by their number of persons, which is 0 if rows have none.
 
         Examples
         --------
@@ -68,11 +68,11 @@ class Budget:
     delta: float = 0.0
     adjacency: Adjacency | str = Adjacency.ZERO_OUT
     rho: float | None = None
-    # Not in the text: it is in contexts of noise, which are those of the row level.
+    # Left out of the text: that names noise streams, and persons have those of rows.
     unit: Unit | str = field(default=Unit.ROW, repr=False)
 
     def __post_init__(self) -> None:
-        # Costs of numpy's short types would be computed in their precision.
+        # Costs of numpy's types of fewer bits would be computed in their precision.
         freeze_fields(self)
         check_positive("epsilon", self.epsilon)
         if not 0 <= self.delta < 1:
@@ -99,13 +99,13 @@ class Budget:
 
     @property
     def terms(self) -> str:
-        """What epsilon and delta hold for: budgets of other terms do not add up."""
+        """Terms of the guarantee: budgets under different terms do not add up."""
         rho = "" if self.rho is None else f" rho={self.rho}"
         return f"adjacency={self.adjacency}{rho} unit={self.unit}"
 
     def split(self, weights: Sequence[float]) -> tuple["Budget", ...]:
         """Divide epsilon and delta in proportion to positive weights."""
-        # Shares by basic composition: the parts add up to the budget.
+        # Shares by basic composition: they add up to the budget.
         total = math.fsum(weights)
         if not all(weight > 0 for weight in weights):
             raise ValueError(f"weights={list(weights)} must be positive")
@@ -124,16 +124,19 @@ VIEWS = ("final", "transcript")
 
 @dataclass(frozen=True)
 class PrivacyClaim:
-    """The privacy guarantee that a method claims, and what it assumes to be public.
+    """The privacy guarantee that a method claims, and values it assumes to be public.
 
     Parameters
     ----------
     notion : {"none", "pure", "approximate"}
+        Epsilon-differential privacy, or (epsilon, delta).
     adjacency : Adjacency or str
     trust : {"none", "central", "federated", "local"}
-        Who sees raw data.
+        Who is trusted with raw data: one curator, each client with its own, or nobody
+        but each user.
     view : {"final", "transcript"}
-        Whether the guarantee covers the final centers only, or all releases.
+        The adversary's view, which the guarantee covers: the final centers only, or all
+        releases.
     public : tuple of str
         Quantities derived from the data that are assumed to be public, such as n.
     flaws : tuple of str

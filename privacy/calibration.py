@@ -18,14 +18,14 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from pkm.privacy.checks import check_positive
 
-SAFETY = 1e-9  # relative margin for rounding of the solver and the error function
+SAFETY = 1e-9  # relative margin against rounding in the solver and the error function
 
 # Below this mu the two terms of delta cancel too much, and their difference is
 # integrated instead.
 SMALL_MU = 1e-3
 # Beyond so many standard deviations, normal tails are below the smallest float64.
 NEGLIGIBLE = 40.0
-#: Of Gauss-Legendre integration, exact for polynomials of degree 5.
+#: Nodes and weights of Gauss-Legendre integration, exact for polynomials of degree 5.
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 

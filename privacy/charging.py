@@ -17,8 +17,8 @@ def charge_release(
 ) -> tuple[Sensitivities, list[Charge]]:
     """Compute the sensitivities of the parts of a release, and its charges.
 
-    One charge covers all parts. There is one charge, or one for each record that
-    neighbors differ in: :meth:`Query.n_changed_records`.
+    A charge covers all parts. There is one charge for each record that neighbors differ
+    in, which is one or two: see :meth:`Query.n_changed_records`.
 
     Raises
     ------
@@ -29,8 +29,8 @@ def charge_release(
     for part, mechanism in noise.items():
         mechanism.check(sensitivities[part])
 
-    # Pure noise: each of the records changes half of the L1 norm. Gaussian noise is
-    # charged once, by the L2 norm of both changes.
+    # Pure noise is charged for each record, which changes half of the L1 norm. Gaussian
+    # noise is charged once, by the L2 norm of both changes.
     n_changed = query.n_changed_records(source)
     charged = dict(sensitivities)
     if n_changed > 1:

@@ -71,7 +71,7 @@ class Curator(BaseCurator):
     ledger : Ledger or None
         None for methods that claim no privacy; only these get exact answers.
     streams : NoiseStreams
-        One stream family per replicate.
+        Noise streams of all replicates.
     domain : array-like of shape (2, d), optional
         Public bounds, in the units of the data, that the grid represents. Default: -1
         and 1.

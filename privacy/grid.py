@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from pkm.compute import SCALE, exact_limit
 
-__all__ = ["MAX_CELLS", "SCALE", "snap", "snap_centers", "to_unit"]
+__all__ = ["MAX_CELLS", "SCALE", "snap", "snap_centers", "to_half_widths"]
 
 MAX_CELLS = 1 << 22  # of queries that count all cells of a public grid
 
@@ -83,6 +83,6 @@ def snap_centers(centers: np.ndarray) -> np.ndarray:
     return np.minimum(np.maximum(rounded, -limit), limit).astype(np.int64)
 
 
-def to_unit(grid: ArrayLike) -> np.ndarray:
-    """Convert grid steps to float64 coordinates in half-widths of the domain."""
-    return np.asarray(grid, dtype=np.float64) / SCALE
+def to_half_widths(positions: ArrayLike) -> np.ndarray:
+    """Convert positions in grid steps to float64, in half-widths of the domain."""
+    return np.asarray(positions, dtype=np.float64) / SCALE

@@ -1,9 +1,9 @@
 """The ledger records what every release costs before its noise is drawn.
 
-Gaussian releases compose in closed form, by mu. A pure release is at worst randomized
-response; the privacy loss distribution of several is computed by convolution. Both
-together are exact for up to :data:`MAX_LOSSES` losses; with more, delta is
-overestimated, never underestimated.
+Gaussian releases compose in closed form, by mu. A pure release (with Laplace noise, for
+example) is at worst randomized response; the privacy loss distribution of several is
+computed by convolution. Their composition is exact for up to :data:`MAX_LOSSES` values
+of the loss; with more, delta is overestimated, never underestimated.
 """
 
 import math
@@ -20,12 +20,12 @@ from pkm.privacy.budget import Budget
 from pkm.privacy.calibration import find_root, gdp_delta, gdp_epsilon
 
 SLACK = 1e-9  # relative tolerance for rounding in sums of charges
-MAX_LOSSES = 1 << 17  # values of a privacy loss distribution
+MAX_LOSSES = 1 << 17  # largest number of values of a privacy loss distribution
 #: Fields of a charge that identify the release and state its cost.
 COST_FIELDS = ("label", "round", "mechanism", "mu", "epsilon", "delta", "group")
 
 StreamKey = tuple[str, int]
-"""Label and round of a release: the key of its noise stream."""
+"""Label and round of a release (:class:`Charge`): the key of its noise stream."""
 
 
 class BudgetExceeded(RuntimeError):
@@ -49,7 +49,7 @@ class Charge:
     label : str
         The query's name.
     round : int
-        Number of earlier releases with this label.
+        Number of earlier releases with this label: 0 for the first.
     mechanism : str
     mu : float, default=0
         Cost of Gaussian noise: L2 sensitivity over standard deviation.
@@ -63,8 +63,9 @@ class Charge:
         Id in ``analysis/flaws.yaml`` if the cost is a paper's claim that is known to be
         wrong.
     group : int, optional
-        Number of the users' group that the release concerns, where users are
-        partitioned into disjoint groups; None for all users.
+        Number of the group of users that the release concerns, where users are
+        partitioned into disjoint groups, such as the cohorts of the local model; None
+        for all users. Releases of different groups compose in parallel.
 
     Raises
     ------
@@ -90,7 +91,7 @@ class Charge:
                 raise ValueError(
                     f"{name}={cost} of a charge must be between 0 and {limit:g}"
                 )
-            # Sums of numpy's short types would be computed in their precision.
+            # Sums of numpy's types of fewer bits would be computed in their precision.
             object.__setattr__(self, name, float(cost))
 
     def to_dict(self) -> dict[str, str | float | None]:
@@ -132,11 +133,11 @@ class Charge:
 
 
 class _Costs(NamedTuple):
-    """Composed costs of all releases that concern one record."""
+    """Costs of all releases that concern one record, composed."""
 
     mu: float  # of all Gaussian releases
     epsilons: tuple[float, ...]  # of each pure release, increasing
-    delta: float  # sum of the deltas charged in addition
+    delta: float  # sum of the deltas of all releases
 
     def scale(self, factor: float) -> "_Costs":
         """Multiply the costs without the deltas by a positive factor."""
@@ -297,7 +298,7 @@ class Ledger:
 def largest_multiple(
     mus: Sequence[float], epsilons: Sequence[float], epsilon: float, delta: float
 ) -> float:
-    """Largest factor by which the costs of a schedule can be multiplied in a budget.
+    """Largest factor by which a budget allows to multiply the costs of a schedule.
 
     Parameters
     ----------
@@ -309,7 +310,7 @@ def largest_multiple(
     Returns
     -------
     float
-        To a relative precision of 1e-6, from below.
+        At most the exact factor, with a relative error of at most 1e-6.
 
     Raises
     ------
@@ -350,7 +351,7 @@ def bisect(
     relative: float = 0.0,
     absolute: float = 0.0,
 ) -> float:
-    """Return the largest number that fits, from below; ``low`` fits, ``high`` not."""
+    """Return almost the largest number that fits, never more; ``low`` must fit."""
     # Invariant: low fits and high does not.
     while high - low > relative * high + absolute:
         middle = (low + high) / 2
@@ -364,7 +365,7 @@ def bisect(
 def remaining_epsilon(
     mu: float, charges: Sequence[Charge], epsilon: float, delta: float
 ) -> float:
-    """Epsilon that remains for a schedule next to other Gaussian releases.
+    """Epsilon that a schedule may have if other Gaussian releases share its budget.
 
     Parameters
     ----------
@@ -378,9 +379,9 @@ def remaining_epsilon(
     Returns
     -------
     float
-        Multiply the schedule's costs, without its deltas, by the largest factor of at
-        most 1 with which it stays within the budget together with the other releases.
-        This is the epsilon that the schedule then has; 0 if there is no such factor.
+        Epsilon of the schedule whose costs (without its deltas) are multiplied by a
+        factor: the largest of at most 1 with which it stays within the budget together
+        with the other releases. It is 0 if there is no such factor.
 
     Examples
     --------
@@ -410,7 +411,7 @@ def remaining_epsilon(
 
 
 def split_groups(charges: Sequence[Charge]) -> list[list[Charge]]:
-    """Charges that concern a user of each disjoint group, or all records."""
+    """For each disjoint group, the charges that concern its users."""
     # A charge without a group concerns all users, hence belongs to every group.
     groups = {charge.group for charge in charges} - {None} or {None}
     return [
@@ -433,7 +434,7 @@ def _add_up(charges: Sequence[Charge]) -> _Costs:
 
 
 def _basic_epsilon(costs: _Costs, delta: float) -> float:
-    """Epsilon of basic composition, of pure releases and the Gaussian ones at delta."""
+    """Sum of the pure epsilons and of that of the Gaussian releases at ``delta``."""
     return math.fsum(costs.epsilons) + gdp_epsilon(costs.mu, delta)
 
 

@@ -1,9 +1,9 @@
 """The aggregator of the local model: it collects one randomized report per user.
 
 Users are partitioned into disjoint cohorts by public randomness. Each cohort answers
-one query, and each of its users answers it with one report. A query has a public rule
-that maps a point to a cell; the rule may depend on the answers of earlier cohorts.
-Exact answers are never computed: answers are estimated from the reports.
+one query, and each of its users answers it with one report. Most queries have a public
+rule that maps a point to a cell; it may depend on the answers of earlier cohorts. Exact
+answers are never computed: answers are estimated from the reports.
 """
 
 import math
@@ -36,9 +36,9 @@ from pkm.privacy.mechanisms.randomizers import (
 )
 from pkm.privacy.query import Answer, Mechanisms, Query, Sensitivities
 
-# Number of users whose reports are drawn from one stream: public, so that streams do
+# Users of a block, whose reports are drawn from one stream: public, so that streams do
 # not depend on shards.
-CHUNK = 1 << 15
+BLOCK_USERS = 1 << 15
 
 
 class ReportReuseError(PermissionError):
@@ -177,6 +177,7 @@ class Boxes:
         return self.lower + bins * self.width
 
 
+#: Rules that map points to cells.
 Rule = SingleCell | NearestCenter | Boxes
 # No other rules are accepted: code of methods must not run on private points.
 RULES = (SingleCell, NearestCenter, Boxes)
@@ -189,16 +190,17 @@ class Cohort(View):
     ----------
     aggregator : LocalAggregator
     number : int
-        Number of the cohort.
+        Number of the cohort, from 0.
     users : ndarray of shape (size,), int64
         Numbers of the users, increasing.
     radius : float
-        See the attribute.
+        Radius of the public ball that users clip to, in half-widths.
 
     Attributes
     ----------
     group : int
-        The cohort's number. Charges of disjoint cohorts compose in parallel.
+        The cohort's number, as the group of its charges: charges of disjoint cohorts
+        compose in parallel.
     size, n_features : int
         Number of users, and of features of their points.
     radius : float
@@ -244,12 +246,12 @@ class Cohort(View):
                 "another cohort"
             )
 
-    def _chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Users of each chunk and their points, clipped to the ball: private."""
+    def _blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Users of each block and their points, clipped to the ball: private."""
         # Norm clipping, then rounding to the grid; a user does this alone.
         limit = self.radius * SCALE
-        for chunk in make_slices(self.size, CHUNK):
-            users = self._users[chunk]
+        for block in make_slices(self.size, BLOCK_USERS):
+            users = self._users[block]
             points = self._aggregator._rows(users)
             lengths = np.sqrt(np.einsum("ij,ij->i", points, points).astype(np.float64))
             factors = np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None]
@@ -260,9 +262,9 @@ class Cohort(View):
 class CohortQuery(Query):
     """Base class of the queries on a cohort, whose users answer with one report each.
 
-    Its answer has one part. The exact answer is an iterator over chunks of the users'
-    values, which a mechanism turns into reports. A neighbor under local adjacency may
-    have any other value.
+    Its answer has one part. The exact answer is an iterator over blocks of the users'
+    values, which a mechanism turns into reports. Under local adjacency a user's
+    neighbor may have any other value.
     """
 
     adjacencies = (Adjacency.LOCAL,)
@@ -273,17 +275,17 @@ class CohortQuery(Query):
         source.check_unreported()
 
     def sensitivity(self, source: Any) -> Sensitivities:
-        """By default a user may have any vector of the unit ball: values in radii."""
+        """By default a user may have any vector of the unit ball."""
         (part,) = self.mechanisms
         return {part: LocalDomain(source.n_features, source.radius)}
 
     def exact(self, source: Any) -> Answer:
-        """The values of all users, chunk by chunk."""
+        """The values of all users, block by block."""
         (part,) = self.mechanisms
-        return {part: (self.values(source, *chunk) for chunk in source._chunks())}
+        return {part: (self.values(source, *block) for block in source._blocks())}
 
     def values(self, source: Any, users: np.ndarray, points: np.ndarray) -> Any:
-        """Values of a chunk of users, by their clipped points."""
+        """Values of a block of users, by their clipped points."""
         raise NotImplementedError(f"{type(self).__name__} must define values")
 
     def estimate(
@@ -544,8 +546,8 @@ class LocalAggregator(BaseCurator):
         start = 0
         for shard in self._shards:
             stop = start + shard.shape[0]
-            part = slice(*np.searchsorted(users, [start, stop]))
-            rows[part] = shard.rows[users[part] - start]
+            in_shard = slice(*np.searchsorted(users, [start, stop]))
+            rows[in_shard] = shard.rows[users[in_shard] - start]
             start = stop
         return rows
 
@@ -561,16 +563,16 @@ class LocalAggregator(BaseCurator):
         assert isinstance(query, CohortQuery)  # no other is served
         ((part, mechanism),) = noise.items()
 
-        def draw_chunks() -> Iterator[Reports]:
-            # Each chunk of users has its own stream.
+        def draw_blocks() -> Iterator[Reports]:
+            # Each block of users has its own stream.
             for number, values in enumerate(exact[part]):
-                chunk_key = (*key, number)
+                block_key = (*key, number)
                 reports = self._streams.release(
-                    mechanism, values, chunk_key, sensitivities[part]
+                    mechanism, values, block_key, sensitivities[part]
                 )
                 yield values.users, reports[0]
 
-        return {part: query.estimate(mechanism, draw_chunks())[None]}
+        return {part: query.estimate(mechanism, draw_blocks())[None]}
 
 
 def _n_reports(ledger: Ledger) -> int:

@@ -14,7 +14,7 @@ from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import freeze_fields
 
 Mechanisms = Mapping[str, tuple[type, ...]]
-"""Parts of an answer, with the types of mechanisms that may release them."""
+"""Names of an answer's parts, with the types of mechanisms that may release them."""
 
 
 ONE_RECORD_ADJACENCIES = (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
@@ -24,20 +24,20 @@ RHO_BOUNDED = (Adjacency.RHO_BOUNDED,)
 
 
 class Sensitivity(NamedTuple):
-    """Bounds on the change of a part between neighbors, in grid steps times ``unit``.
+    """Bounds on the change of a part between neighbors.
 
     Attributes
     ----------
     l1, l2, linf : float
-        Norms of the change.
+        Norms of the change, in multiples of ``unit``.
     l0 : float
         Number of entries that change.
     unit : float or ndarray
-        Public factor of the noise's scale, for each entry of the answer if it is an
-        array. The norms above are those of the change divided by it, entry by entry.
-    parts : int
-        Parts of a grid step that the exact answer is in: 2**16 for sums of rows with
-        weights. The noisy answer is rounded to whole steps.
+        Public length, in grid steps, in which norms and the noise's scale are measured.
+        An array has one for each entry of the answer, whose change is divided by it.
+    resolution : int
+        Number of integers per grid step in the exact answer: 1, or 2**16 for sums of
+        rows with weights. The noisy answer is rounded to whole steps.
     """
 
     l1: float
@@ -45,14 +45,16 @@ class Sensitivity(NamedTuple):
     linf: float = np.inf
     l0: float = np.inf
     unit: float | np.ndarray = 1.0
-    parts: int = 1
+    resolution: int = 1
 
 
 Sensitivities = Mapping[str, Any]
-"""Bound of each part: :class:`Sensitivity`, or as its mechanism takes it."""
+"""Sensitivity of each part: :class:`Sensitivity` for additive noise, or another type
+that the part's mechanism takes."""
 
 Answer = Mapping[str, Any]
-"""Value of each part: int64 for additive noise, or as its mechanism takes it."""
+"""Exact value of each part: int64 for additive noise, or another input that the part's
+mechanism takes."""
 
 Details = Mapping[str, float | None]
 """Public facts about a release that the ledger records."""
@@ -60,6 +62,10 @@ Details = Mapping[str, float | None]
 
 class Query:
     """Base class of the queries: frozen dataclasses of public arguments.
+
+    An answer consists of parts, which are named arrays such as sums and counts. Each
+    part has a sensitivity, a mechanism and noise of its own. Methods take the source
+    that the query is asked on: a curator or a view of it.
 
     Attributes
     ----------
@@ -69,9 +75,10 @@ class Query:
         The parts of the answer in the order in which they are drawn, with the
         mechanisms that may release them; a subclass of a mechanism is not accepted.
     adjacencies : tuple of Adjacency
-        Those for which the sensitivity is derived.
+        Adjacencies for which the sensitivity is derived.
     view : type or None
-        View that the query is asked on; None for the curator itself.
+        Type of :class:`pkm.privacy.base.View` that the query is asked on; None for the
+        curator itself.
     exact_without_ledger : bool
         Whether methods that claim no privacy may have the exact answer.
     serves_weights : bool
@@ -106,12 +113,12 @@ class Query:
         Parameters
         ----------
         source : BaseCurator or View
-            For its public attributes.
+            Only its public attributes may be read.
 
         Returns
         -------
         mapping of str to object
-            One for each part: :class:`Sensitivity` for additive noise.
+            Sensitivity of each part: a :class:`Sensitivity` for additive noise.
         """
         raise NotImplementedError(f"{type(self).__name__} must define sensitivity")
 
@@ -134,7 +141,7 @@ class Query:
         source: Any,
         outcomes: dict[str, Any],
     ) -> dict[str, Any]:
-        """Choose the parts of the outcomes to release; the view may keep others."""
+        """Choose what to release of the outcomes; the source may keep the rest."""
         return outcomes
 
     def n_changed_records(self, source: Any) -> int:

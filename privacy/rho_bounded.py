@@ -127,26 +127,26 @@ class RhoBoundedCurator(BaseCurator):
         groups: np.ndarray,
         n_groups: int,
     ) -> None:
-        """Refuse groups that are not from -1 to n_groups - 1 for each record."""
+        """Refuse groups of records that are not numbers from -1 to n_groups - 1."""
         self._check_records("groups", groups, np.integer, "integers")
         check_range("groups", groups, -1, n_groups - 1)
 
     def check_members(self, members: np.ndarray) -> None:
-        """Refuse members that are not one bool for each released record."""
+        """Refuse a mask of members that is not one bool for each released record."""
         self._check_records("members", members, np.bool_, "bools")
 
     def _check_records(
-        self, name: str, values: np.ndarray, kind: type, kinds: str
+        self, name: str, values: np.ndarray, dtype: type, dtype_name: str
     ) -> None:
         """Refuse an array that does not have one value per released record."""
         # Before the release the order of the records is private: no query may use it.
         if not self._released:
             raise ValueError(f"{name} name released records; query noised_points first")
-        is_kind = np.issubdtype(values.dtype, kind)
-        if values.shape != (self.n_points,) or not is_kind:
+        fits = np.issubdtype(values.dtype, dtype)
+        if values.shape != (self.n_points,) or not fits:
             raise ValueError(
-                f"{name} must be {self.n_points} {kinds}, got {values.dtype} of shape "
-                f"{values.shape}"
+                f"{name} must be {self.n_points} {dtype_name}, got {values.dtype} of "
+                f"shape {values.shape}"
             )
 
     def regions(

@@ -110,3 +110,20 @@ def test_interrupted_write_leaves_no_file(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         files.atomic_write(tmp_path / "file", CONTENT)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        (b"", ""),
+        (b"\n \n", ""),
+        (b"first\nlast \n\n", "last"),
+        (b"first\n" * 10_000 + b"last", "last"),
+        (b"x" * 10**6, "x" * 300),
+        (b"\xff\n", "\ufffd"),
+    ],
+)
+def test_the_last_line_of_an_output_is_read(tmp_path, written, line):
+    path = tmp_path / "output.txt"
+    path.write_bytes(written)
+    assert files.read_last_line(path) == line

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 import numpy as np
 import pandas as pd
@@ -351,3 +352,29 @@ def test_a_file_that_needs_pyarrow_says_so(tmp_path, monkeypatch):
     path.write_bytes(b"")
     with pytest.raises(ModuleNotFoundError, match="needs pyarrow, which is not installed"):
         row_blocks(path)
+
+
+@pytest.mark.parametrize("row_group_size", [4_000, 200_000])
+@pytest.mark.parametrize("ids", [None, "x0"])
+def test_memory_of_a_slow_pass_grows_neither_with_a_file_nor_its_row_groups(
+    tmp_path, monkeypatch, row_group_size, ids
+):
+    X = matrix(200_000, np.float64)
+    path = tmp_path / "x.parquet"
+    pq.write_table(
+        table_of(X),
+        path,
+        row_group_size=row_group_size,
+        data_page_size=10_000,
+        use_dictionary=False,
+    )
+    monkeypatch.setattr(module, "BLOCK_VALUES", 6_000)
+    rows = row_blocks(path, ids)
+    before = pa.total_allocated_bytes()
+    taken = []
+    for number, _ in enumerate(rows.blocks()):
+        if number < 30:
+            # Time for a reader in the background to read ahead.
+            time.sleep(0.02)
+        taken.append(pa.total_allocated_bytes() - before)
+    assert 0 < max(taken) < X.nbytes / 4

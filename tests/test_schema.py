@@ -22,7 +22,7 @@ def test_every_metric_has_a_column():
 
 @pytest.mark.parametrize("study", ROWS)
 def test_fabricated_rows_fit_the_schema(study):
-    required = [column.name for column in schema.COLUMNS if column.missing is None]
+    required = [column.name for column in schema.COLUMNS if column.fill_value is None]
     for _, rows in ROWS[study]().groupby(["sweep", "method"]):
         # Concatenated, rows have NaN where their cell has no such column.
         cell = rows[rows["cell"] == rows["cell"].iloc[0]]

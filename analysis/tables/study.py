@@ -16,12 +16,14 @@ from pkm.arrow import read_parameters
 DESCRIPTION = [
     column
     for column in schema.COLUMNS
-    if column.kind in ("key", "identity", "privacy", "setting", "style")
+    if column.topic in ("key", "identity", "privacy", "setting", "style")
     and column.name != "seed"
 ]
-REQUIRED = [column.name for column in DESCRIPTION if column.missing is None]
+REQUIRED = [column.name for column in DESCRIPTION if column.fill_value is None]
 DEFAULTS = {
-    column.name: column.missing for column in DESCRIPTION if column.missing is not None
+    column.name: column.fill_value
+    for column in DESCRIPTION
+    if column.fill_value is not None
 }
 #: Column of `Study.cells` for the half-width of the domain: a summary has another
 #: `half_width`.

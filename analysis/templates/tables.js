@@ -21,6 +21,28 @@ function sortBy(heading) {
   body.append(...rows);
 }
 
+// Lines are chosen by the words of those columns that have a few different ones.
+for (const table of document.querySelectorAll("table.filtered")) {
+  const choices = document.createElement("p");
+  table.parentElement.insertBefore(choices, table);
+  const rows = [...table.tBodies[0].rows];
+  const selects = [];
+  for (const [column, heading] of [...table.tHead.rows[0].cells].entries()) {
+    const words = [...new Set(rows.map((row) => row.cells[column].textContent))].sort();
+    if (words.length < 2 || words.length > 5 || words.some((word) => /^[–\d]/.test(word))) continue;
+    const select = document.createElement("select");
+    select.add(new Option(`${heading.textContent}: all`, ""));
+    for (const word of words) select.add(new Option(word, word));
+    select.onchange = () => {
+      for (const row of rows) {
+        row.hidden = selects.some(([place, { value }]) => value && row.cells[place].textContent !== value);
+      }
+    };
+    selects.push([column, select]);
+    choices.append(select, " ");
+  }
+}
+
 const counts = document.querySelectorAll("button.count");
 for (const count of counts) {
   count.onclick = () => {

@@ -18,7 +18,7 @@ from pkm.compute.storage.points import (
     weight,
 )
 
-#: Clipped vectors are shorter by this factor, more than root and quotient may round up.
+#: Clipped vectors are shorter by this factor, because root and quotient may round up.
 SHRINKAGE = 1 - 2.0**-48
 
 
@@ -67,7 +67,7 @@ def clipped_sums(
     labels: np.ndarray,
     origins: np.ndarray,
     radius: float,
-    in_parts: bool,
+    keep_fractions: bool,
 ) -> np.ndarray:
     """Sum the differences of each bucket's points from its origin, clipped in norm.
 
@@ -82,7 +82,7 @@ def clipped_sums(
         In grid steps.
     radius : float
         In grid steps.
-    in_parts : bool
+    keep_fractions : bool
         Whether sums of rows with weights are exact, in 2**-16 grid steps. Otherwise
         what a row adds is rounded toward zero to whole steps.
 
@@ -106,7 +106,7 @@ def clipped_sums(
         # exact.
         factor = 1.0
         copies = weight(weights, i)
-        if len(weights) and not in_parts:
+        if len(weights) and not keep_fractions:
             factor = copies / SCALE
             copies = 1
         if sq_dist > squared_radius:

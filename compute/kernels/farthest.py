@@ -1,11 +1,12 @@
 """The m points that are farthest from some centers, found by radix selection.
 
 Points are ranked by their squared distance to the nearest center, the largest first,
-and those at one distance by their coordinates, the smallest first. Equal points have
-equal ranks. So the m farthest are all points that rank before a last point, and some
-copies of that point, whatever the order of the points. :class:`Farthest` holds the last
-point and the number of its copies, not a list of points. Where rows have weights, m is
-a sum of weights, and so are the counts below: of the last point a part is selected.
+and those at one distance by their coordinates, the smallest first. Equal points, the
+copies of one point, have equal ranks. So the m farthest are all points that rank before
+a last point, and some copies of that point, whatever the order of the points.
+:class:`Farthest` holds the last point and the number of its copies, not a list of
+points. Where rows have weights, m is a sum of weights, and so are the counts below.
+Then only some of the weight of the last point may be selected.
 """
 
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from pkm.compute.storage.points import (
 
 #: A pass of the selection counts points by so many bits of their squared distances.
 DIGIT_BITS = 16
-#: So many candidates for the last point, or fewer, are gathered and sorted.
+#: At most so many candidates for the last point are gathered and sorted.
 MAX_GATHERED = 1 << 16
 
 
@@ -48,7 +49,7 @@ class Farthest:
         farthest: the last point, and the farther ones of ``previous.tied_rows``.
     tied_counts : ndarray of shape (e,), int64
         Number of copies of each that are among the farthest; where rows have weights,
-        the part of their weight that is.
+        their selected weight.
     previous : Farthest or None
         The points that were selected from; None for all.
     """
@@ -66,7 +67,7 @@ class Farthest:
 
     def _mask(self, points: Points) -> np.ndarray:
         marked = _is_before_last(points, self.centers, self.sq_dist, self.row)
-        points.drop("squares")
+        points.drop("sq_dists")
         return marked if self.previous is None else marked & self.previous.mask(points)
 
 
@@ -123,7 +124,7 @@ def farthest(
     # Find the rank of the last point digit by digit, until few points share the digits.
     # Invariant: the last point has the prefix, and n_wanted of the points with the
     # prefix are selected.
-    prefix = _RankPrefix(centers, _largest_square(d).bit_length())
+    prefix = _RankPrefix(centers, _largest_sq_dist(d).bit_length())
     n_wanted = n_farthest
     n_inside = np.inf
     while n_inside > MAX_GATHERED and not prefix.is_complete:
@@ -147,9 +148,9 @@ def farthest(
         gather = partial(_rows_at, prefix=prefix, previous=previous)
         inside = points.map_reduce(gather, _concatenated)
         rows, counts = _concatenated(inside, _rows_at(tied_points, prefix))
-        squares = squared_distances(Points.from_grid(rows), centers)
+        sq_dists = squared_distances(Points.from_grid(rows), centers)
         # The last key of lexsort is the primary one.
-        order = np.lexsort((*rows.T[::-1], -squares))
+        order = np.lexsort((*rows.T[::-1], -sq_dists))
         ends = np.cumsum(counts[order])
         last = rows[order[np.searchsorted(ends, n_wanted)]]
         # Copies are in a row: the first of them begins where the counts before end.
@@ -223,11 +224,11 @@ class _RankPrefix:
 
         Block by block, so that temporary arrays take little memory.
         """
-        squares = _squares(points, self.centers)
+        sq_dists = _cached_sq_dists(points, self.centers)
         marked = None if previous is None else previous.mask(points)
         n_decided = len(self.coordinates)
-        for block in make_slices(len(squares)):
-            gaps = _largest_square(points.shape[1]) - squares[block].astype(np.int64)
+        for block in make_slices(len(sq_dists)):
+            gaps = _largest_sq_dist(points.shape[1]) - sq_dists[block].astype(np.int64)
             inside = np.flatnonzero(gaps >> self.shift == self.decided)
             rows = points.rows[block][inside, :n_decided]
             inside = inside[(rows == self.coordinates).all(axis=1)]
@@ -271,10 +272,10 @@ def _rows_at(
     return points.rows[inside], points.weights[inside].astype(np.int64)
 
 
-def _squares(points: Points, centers: np.ndarray) -> np.ndarray:
+def _cached_sq_dists(points: Points, centers: np.ndarray) -> np.ndarray:
     """Squared distance (n,) of each point to its nearest center, cached."""
     compute = partial(squared_distances, points, centers)
-    return points.cached("squares", centers.tobytes(), compute)
+    return points.cached("sq_dists", centers.tobytes(), compute)
 
 
 def _concatenated(rows: Arrays, more: Arrays) -> Arrays:
@@ -288,9 +289,9 @@ def _is_before_last(
     row: np.ndarray,
 ) -> np.ndarray:
     """Whether points (n,) rank before a point of that squared distance and row."""
-    squares = _squares(points, centers)
-    is_before = squares > sq_dist
-    tied = np.flatnonzero(squares == sq_dist)
+    sq_dists = _cached_sq_dists(points, centers)
+    is_before = sq_dists > sq_dist
+    tied = np.flatnonzero(sq_dists == sq_dist)
 
     # Points at the same distance rank before it if the first coordinate in which they
     # differ from it is smaller.
@@ -302,6 +303,6 @@ def _is_before_last(
     return is_before
 
 
-def _largest_square(n_features: int) -> int:
+def _largest_sq_dist(n_features: int) -> int:
     """Largest squared distance of two points of the domain, in squared grid steps."""
     return 4 * n_features * SCALE**2

@@ -25,7 +25,7 @@ from pkm.compute.storage.points import (
     read_weights,
 )
 
-MAX_CODES = 1 << 62
+MAX_CODES = 1 << 62  # largest number of buckets that a hash may have
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +100,10 @@ class Hash:
         points: Points,
         mask: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Number of each point's cell, in the cells' lexicographic order.
+        """Code of each point: the number of its cell, in lexicographic order.
 
-        One for each point, or each that a mask (n,) marks: shape (m,), in the shortest
-        unsigned type that holds the number of every cell.
+        Codes (m,) are of all points, or of those that a mask (n,) marks, in the
+        shortest unsigned type that holds the number of every cell.
         """
         # Offsets move the lowest cell of each projection to 0, so that codes are not
         # negative and mixed-radix digits are below ``sizes``.
@@ -233,9 +233,10 @@ def bucket_counts(
     hashing: Hash,
     remaining: Farthest | None,
 ) -> Arrays:
-    """Codes of the remaining points without copies, increasing, and their counts.
+    """Codes of the remaining points' buckets, increasing, and their counts.
 
-    Counts of rows with weights are in 2**-16 records.
+    Of ``remaining`` only the points in its mask are counted, not its tied rows. Counts
+    of rows with weights are in 2**-16 records.
     """
     codes = _bucket_codes(points, hashing, remaining)
     if points.weights is None:
@@ -260,9 +261,10 @@ def bucket_sums(
     origins: np.ndarray,
     radius: float,
 ) -> Arrays:
-    """Sums (b, d) of the remaining points of released buckets, without copies.
+    """Sums (b, d) of the remaining points in released buckets, about origins.
 
-    Those of rows with weights are in 2**-16 grid steps.
+    Of ``remaining`` only the points in its mask are added, not its tied rows. Sums of
+    rows with weights are in 2**-16 grid steps.
     """
     # Position of each point's bucket among the released ones; the mask's points only.
     positions = _find_positions(_bucket_codes(points, hashing, remaining), released)
@@ -281,7 +283,7 @@ def _bucket_codes(
     hashing: Hash,
     remaining: Farthest | None,
 ) -> np.ndarray:
-    """Codes of the remaining points without copies, cached for one hash at a time."""
+    """Codes of the points in a mask, or of all, cached for one hash at a time."""
 
     def compute() -> np.ndarray:
         # Free the codes of another hash before these are computed.

@@ -90,16 +90,16 @@ def weighted_race(
         Number of seeds: fewer than k where there are fewer positions.
     """
     m = len(positions)
-    squares = np.ones(m)
+    sq_dists = np.ones(m)
     seeds[:] = 0
     arrivals[:] = np.inf
     for t in range(len(seeds)):
-        # The first arrival wins. Invariant: squares hold the squared distances to the
+        # The first arrival wins. Invariant: sq_dists hold the squared distances to the
         # nearest of seeds 0 .. t - 1; a position on a seed has rate 0.
         winner = -1
         for i in range(m):
-            if squares[i] > 0:
-                time = times[i, t] / (weights[i] * squares[i])
+            if sq_dists[i] > 0:
+                time = times[i, t] / (weights[i] * sq_dists[i])
                 if time < arrivals[t] or (
                     time == arrivals[t]
                     and winner >= 0
@@ -112,8 +112,8 @@ def weighted_race(
         seeds[t] = positions[winner]
         for i in range(m):
             sq_dist = _sq_dist(positions[i], seeds[t])
-            if t == 0 or sq_dist < squares[i]:
-                squares[i] = sq_dist
+            if t == 0 or sq_dist < sq_dists[i]:
+                sq_dists[i] = sq_dist
     return len(seeds)
 
 
@@ -131,12 +131,12 @@ def seeds_unchanged(
     Parameters
     ----------
     positions : ndarray of shape (c, d), int64
-        Those whose weight changed.
+        Positions whose weight changed.
     old_weights, weights : ndarray of shape (c,), int64
         Before and after; 0 for a position that is not there.
     times : ndarray of shape (c, k), float64
     seeds, arrivals
-        As written by :func:`weighted_race`. Arrivals of seeds whose weight rose are
+        What :func:`weighted_race` wrote. Arrivals of seeds whose weight rose are
         updated.
 
     Returns

@@ -12,16 +12,16 @@ def nearest_center(
 ) -> tuple[int, float]:
     """Center nearest to point ``i``, ties to the first, and the squared distance."""
     nearest = 0
-    min_square = np.inf
+    min_sq_dist = np.inf
     for j in range(centers.shape[0]):
         sq_dist = 0.0
         for h in range(centers.shape[1]):
             diff = points[i, h] - centers[j, h]
             sq_dist += diff * diff
-        if sq_dist < min_square:
+        if sq_dist < min_sq_dist:
             nearest = j
-            min_square = sq_dist
-    return nearest, min_square
+            min_sq_dist = sq_dist
+    return nearest, min_sq_dist
 
 
 @njit(cache=True, nogil=True)
@@ -106,12 +106,12 @@ def _assign(
     largest = -1.0
     loss = 0.0
     for i in range(len(points)):
-        label, min_square = nearest_center(points, i, centers)
+        label, min_sq_dist = nearest_center(points, i, centers)
         labels[i] = label
         cluster_weights[label] += sample_weight[i]
         for h in range(points.shape[1]):
             sums[label, h] += sample_weight[i] * points[i, h]
-        cost = min_square * sample_weight[i]
+        cost = min_sq_dist * sample_weight[i]
         loss += cost
         if cost > largest:
             farthest = i

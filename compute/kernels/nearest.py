@@ -129,21 +129,21 @@ def _weighted_inertia(
     centers: np.ndarray,
 ) -> int:
     """Sum of squared distances times weights, of one replicate."""
-    costs = weigh_squares(squared_distances(points, centers), weights)
+    costs = weigh_sq_dists(squared_distances(points, centers), weights)
     return sum_exactly(costs.astype(np.int64))
 
 
-def weigh_squares(squares: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def weigh_sq_dists(sq_dists: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Squared distances times the weights of their rows, rounded down to integers.
 
     So a person's rows add no more to a cost than one record.
 
     Examples
     --------
-    >>> weigh_squares(np.array([7.0, 7.0]), np.array([SCALE // 2, SCALE])).tolist()
+    >>> weigh_sq_dists(np.array([7.0, 7.0]), np.array([SCALE // 2, SCALE])).tolist()
     [3.0, 7.0]
     """
-    return np.floor(squares * (weights / SCALE))
+    return np.floor(sq_dists * (weights / SCALE))
 
 
 def labels(
@@ -276,24 +276,24 @@ def nearest_with_sq_dists(
     """Each point's nearest center of (k, d), and their squared distance: both (n,)."""
     nearest = labels(points, centers[None])[0]
     float_centers = np.asarray(centers, np.float64)
-    return nearest, _square_distances(points.rows, float_centers, nearest)
+    return nearest, _sq_dists_by_label(points.rows, float_centers, nearest)
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _square_distances(
+def _sq_dists_by_label(
     rows: np.ndarray,
     centers: np.ndarray,
     labels: np.ndarray,
 ) -> np.ndarray:
     n, d = rows.shape
-    squares = np.empty(n)
+    sq_dists = np.empty(n)
     for i in range(n):
         sq_dist = 0.0
         for h in range(d):
             diff = np.float64(rows[i, h]) - centers[labels[i], h]
             sq_dist += diff * diff
-        squares[i] = sq_dist
-    return squares
+        sq_dists[i] = sq_dist
+    return sq_dists
 
 
 def nearest_of_many(
@@ -334,10 +334,10 @@ def nearest_of_many(
     pivots = np.linspace(0, len(centers) - 1, math.isqrt(len(centers)), dtype=int)
     between = cdist(centers[pivots], centers, "sqeuclidean")
     for block in blocks:
-        index[block], squares = _nearest_by_pivots(
+        index[block], sq_dists = _nearest_by_pivots(
             points[block], centers, pivots, between
         )
-        distance[block] = np.sqrt(squares)
+        distance[block] = np.sqrt(sq_dists)
     return index, distance
 
 
@@ -365,12 +365,12 @@ def _nearest_by_pivots(
     """
     rows = points.astype(np.float32)
     norms = square_norms(rows)
-    pivot, squares = nearest_with_sq_dists(Points(rows, norms), centers[pivots])
+    pivot, sq_dists = nearest_with_sq_dists(Points(rows, norms), centers[pivots])
     index = np.empty(len(points), np.int64)
 
     # Group the points by pivot and binary exponent of the squared distance to it.
     exponent_bits = MAX_EXPONENT.bit_length()
-    groups = pivot.astype(np.int64) << exponent_bits | np.frexp(squares)[1]
+    groups = pivot.astype(np.int64) << exponent_bits | np.frexp(sq_dists)[1]
     order, groups = radix_argsort(groups, len(pivots).bit_length() + exponent_bits)
     starts = np.flatnonzero(differs_from_previous(groups))
 
@@ -379,7 +379,7 @@ def _nearest_by_pivots(
     with_all = [order[:0]]
     comparisons = []
     for group in np.split(order, starts[1:]):
-        near = np.flatnonzero(between[pivot[group[0]]] <= 4 * squares[group].max())
+        near = np.flatnonzero(between[pivot[group[0]]] <= 4 * sq_dists[group].max())
         if len(near) > MAX_SHARE * len(centers):
             with_all.append(group)
         else:
@@ -387,9 +387,9 @@ def _nearest_by_pivots(
     comparisons.append((np.concatenate(with_all), everything))
     for group, near in comparisons:
         selected = Points(rows[group], norms[group])
-        nearest, squares[group] = nearest_with_sq_dists(selected, centers[near])
+        nearest, sq_dists[group] = nearest_with_sq_dists(selected, centers[near])
         index[group] = near[nearest]
-    return index, squares
+    return index, sq_dists
 
 
 def swap_costs(
@@ -426,27 +426,27 @@ def swap_costs(
     doubled = -2.0 * candidates.T
     # Partial sums of a block stay below 2**53: sums of integers are then exact in any
     # order.
-    max_square = points.shape[1] * 4.0 * SCALE**2
-    block_size = int(min(SWAP_BLOCK, 2.0**EXACT_BITS // max_square))
+    max_sq_dist = points.shape[1] * 4.0 * SCALE**2
+    block_size = int(min(SWAP_BLOCK, 2.0**EXACT_BITS // max_sq_dist))
     costs = np.zeros((len(slots), len(candidates)), object)
     for block in make_slices(points.shape[0], block_size):
-        squares = points.rows[block].astype(np.float64) @ doubled
-        squares += squared_norms
-        squares += points.squared_norms[block, None]
+        sq_dists = points.rows[block].astype(np.float64) @ doubled
+        sq_dists += squared_norms
+        sq_dists += points.squared_norms[block, None]
         if points.weights is not None:
-            squares = weigh_squares(squares, points.weights[block, None])
-        costs += _swap_costs(squares, current, slots).astype(np.int64)
+            sq_dists = weigh_sq_dists(sq_dists, points.weights[block, None])
+        costs += _swap_costs(sq_dists, current, slots).astype(np.int64)
     return costs
 
 
 @njit(cache=True, nogil=True)
 def _swap_costs(
-    squares: np.ndarray,
+    sq_dists: np.ndarray,
     current: np.ndarray,
     slots: np.ndarray,
 ) -> np.ndarray:
     """Costs (slots, m) of points after each swap, from squared distances (n, m)."""
-    n, m = squares.shape
+    n, m = sq_dists.shape
     slot_numbers = np.full(len(current), -1)
     for s in range(len(slots)):
         slot_numbers[slots[s]] = s
@@ -457,7 +457,7 @@ def _swap_costs(
     added_costs = np.zeros(m)
     removal_costs = np.zeros((len(slots), m))
     for i in range(n):
-        row = squares[i]
+        row = sq_dists[i]
         center, first, second = _find_two_nearest(row, current)
         slot = slot_numbers[center]
         if slot < 0:
@@ -475,14 +475,14 @@ def _swap_costs(
 
 @njit(cache=True, nogil=True)
 def _find_two_nearest(
-    squares: np.ndarray, current: np.ndarray
+    sq_dists: np.ndarray, current: np.ndarray
 ) -> tuple[int, float, float]:
     """Nearest current center; squared distances to it and to the second nearest."""
     nearest = 0
     first = np.inf
     second = np.inf
     for c in range(len(current)):
-        sq_dist = float(squares[current[c]])
+        sq_dist = float(sq_dists[current[c]])
         if sq_dist < first:
             second = first
             first = sq_dist

@@ -51,11 +51,11 @@ def occupied_cells(
     Yields
     ------
     level : int
-        From the finest to the coarsest.
+        Levels from the finest to the coarsest.
     cells_at : callable
-        From indices or a slice of the cells to their coordinates, (m, d), int32. Where
-        most cells hold one point, the coordinates of all would take more memory than
-        the points.
+        Function from indices or a slice of the cells to their coordinates, (m, d),
+        int32. Where most cells hold one point, the coordinates of all would take more
+        memory than the points.
     counts : ndarray of shape (m,), int64
 
     Examples
@@ -429,7 +429,7 @@ def _strides(sizes: list[int], n_keys: int) -> tuple[np.ndarray, int]:
     sizes : list of int
         Numbers of values per column.
     n_keys : int
-        As many columns are packed as make at most so many keys.
+        Largest number of keys that the packed columns may make.
 
     Returns
     -------

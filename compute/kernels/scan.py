@@ -424,11 +424,11 @@ def _compare_in_float32(
         Columns and norms are read, nearest centers and margins written.
     d, n_groups : int
     tiles, tile_norms : ndarray of float32
-        From :func:`_prepare_centers`.
+        Results of :func:`_prepare_centers`.
     tile_limits : ndarray of float32
-        One for each center, or a single one for all.
+        Limit of each center, or a single one for all.
     error_bounds : tuple
-        From :func:`_bound_errors`.
+        Result of :func:`_bound_errors`.
     rows : ndarray of float32
         Coordinates of all points, for prefetching.
     ahead : int

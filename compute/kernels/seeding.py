@@ -214,7 +214,7 @@ def _place(
     -------
     n_placed : int
     n_rejected : int
-        Those in a row; the search ends at :data:`MAX_REJECTIONS`.
+        Number of rejections in a row; the search ends at :data:`MAX_REJECTIONS`.
     n_read : int
         Number of candidates that were tried.
     """
@@ -240,7 +240,7 @@ def _place(
 def _is_clear(
     centers: np.ndarray,
     candidate: int,
-    min_square: float,
+    min_sq_dist: float,
 ) -> bool:
     """Whether the candidate is far enough from all centers before it."""
     for j in range(candidate):
@@ -248,7 +248,7 @@ def _is_clear(
         for h in range(centers.shape[1]):
             diff = centers[candidate, h] - centers[j, h]
             sq_dist += diff * diff
-        if sq_dist < min_square:
+        if sq_dist < min_sq_dist:
             return False
     return True
 
@@ -285,14 +285,14 @@ def exponential_race(
         Number of seeds: fewer than k where there are fewer distinct points.
     """
     n = rows.shape[0]
-    squares = np.full(n, np.inf)
+    sq_dists = np.full(n, np.inf)
     labels = np.zeros(n, np.int64)
     n_seeds = 0
-    # Invariant: before step t, squares and labels are those of the nearest of seeds
+    # Invariant: before step t, sq_dists and labels are those of the nearest of seeds
     # 0 .. t - 1. Steps below ``first`` take the given seeds.
     for t in range(len(seeds)):
         if t >= first:
-            winner = _first_arrival(arrival_times[:, t], squares, ids, t == 0)
+            winner = _first_arrival(arrival_times[:, t], sq_dists, ids, t == 0)
             if winner < 0:
                 break
             seeds[t] = winner
@@ -302,8 +302,8 @@ def exponential_race(
             for h in range(rows.shape[1]):
                 diff = np.float64(rows[i, h]) - np.float64(rows[seeds[t], h])
                 sq_dist += diff * diff
-            if sq_dist < squares[i]:
-                squares[i] = sq_dist
+            if sq_dist < sq_dists[i]:
+                sq_dists[i] = sq_dist
                 labels[i] = t
 
     # Labels are final: count the points of each seed.

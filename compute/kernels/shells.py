@@ -27,8 +27,8 @@ from pkm.compute.storage.points import (
 #: Clipped differences are shorter by this factor, so that rounding cannot make one
 #: longer than the radius.
 SHORTENING = 1 - 2.0**-40
-#: Parts of a radius that sums are in, and of a squared radius that costs are in.
-PARTS = 1 << 24
+#: The integer for one radius in sums, and for one squared radius in costs.
+RADIUS_SCALE = 1 << 24
 
 
 def shell_counts(
@@ -227,13 +227,13 @@ def nearest_shells(
     ndarray of shape (m,), int64
     """
     # A point's shell is the number of inner radii that its distance does not exceed.
-    inner_squares = (radii[1:] * radii[1:])[::-1]
-    squares = squared_distances(points, centers)
+    inner_sq_radii = (radii[1:] * radii[1:])[::-1]
+    sq_dists = squared_distances(points, centers)
     weights = read_weights(points)
     counts = np.zeros(len(radii), np.int64)
-    for block in make_slices(len(squares)):
-        inside = np.searchsorted(inner_squares, squares[block])
-        shells = len(inner_squares) - inside
+    for block in make_slices(len(sq_dists)):
+        inside = np.searchsorted(inner_sq_radii, sq_dists[block])
+        shells = len(inner_sq_radii) - inside
         counts += count_labels(shells, weights[block], len(radii))
     return counts
 
@@ -262,21 +262,21 @@ def summarize(
     counts : ndarray of shape (k,), int64
         Rows, or their weights in units of 2^-16 records.
     sums : ndarray of shape (k, d), int64
-        Of the clipped differences, in 2^-24 radii.
+        Sums of the clipped differences, in 2^-24 radii.
     costs : ndarray of shape (1,), int64
         Sum of the squared norms of the clipped differences, in 2^-24 squared radii.
     histograms : ndarray of shape (k, d, m + 1), int64
-        As counts, by bin of every column.
+        Counts by bin of every column, in the same units.
 
     Examples
     --------
     >>> points = Points.from_grid(np.array([[3], [-9]]))
     >>> center = np.zeros((1, 1), np.int64)
     >>> counts, sums, costs, histograms = summarize(points, center, 6.0, np.array([0]))
-    >>> counts.tolist(), (costs / PARTS).tolist(), histograms.tolist()
+    >>> counts.tolist(), (costs / RADIUS_SCALE).tolist(), histograms.tolist()
     ([2], [1.25], [[[1, 1]]])
     """
-    nearest, squares = nearest_with_sq_dists(points, centers)
+    nearest, sq_dists = nearest_with_sq_dists(points, centers)
     k, d = centers.shape
     counts = np.zeros(k, np.int64)
     sums = np.zeros((k, d), np.int64)
@@ -286,7 +286,7 @@ def summarize(
         points.rows,
         read_weights(points),
         nearest,
-        squares,
+        sq_dists,
         centers,
         float(radius),
         thresholds,
@@ -303,7 +303,7 @@ def _summarize(
     rows: np.ndarray,
     weights: np.ndarray,
     labels: np.ndarray,
-    squares: np.ndarray,
+    sq_dists: np.ndarray,
     centers: np.ndarray,
     radius: float,
     thresholds: np.ndarray,
@@ -316,15 +316,15 @@ def _summarize(
     for i in range(rows.shape[0]):
         j = labels[i]
         units = weight(weights, i)
-        # Parts of a radius, or of its square, that the row can add: those of all rows
-        # of a record are one radius at most, as their weights are one record.
-        parts = float(PARTS)
+        # The most that the row can add to a cost, or in length to a sum. All rows of a
+        # record add one radius at most, because their weights add up to one record.
+        most = float(RADIUS_SCALE)
         if len(weights):
-            parts *= units / SCALE
+            most *= units / SCALE
         counts[j] += units
-        costs[0] += int(parts * min(squares[i] / (radius * radius), 1.0))
+        costs[0] += int(most * min(sq_dists[i] / (radius * radius), 1.0))
         # Neither rounding makes a difference longer than the radius.
-        factor = parts * SHORTENING / max(math.sqrt(squares[i]), radius)
+        factor = most * SHORTENING / max(math.sqrt(sq_dists[i]), radius)
         for h in range(rows.shape[1]):
             x = np.float64(rows[i, h])
             sums[j, h] += int((x - centers[j, h]) * factor)

@@ -9,17 +9,17 @@ import numba
 
 Result = TypeVar("Result")
 
-#: Work of at least so many products of coordinates is divided among threads: it takes
-#: about a millisecond, and threads start in a tenth of that.
+#: Work of at least so many products of two coordinates is divided among threads: it
+#: takes about a millisecond, and threads start in a tenth of that.
 THREADED_PRODUCTS = 1 << 24
-#: No range is smaller than this share of a thread's part, nor than so many products.
+#: No range is smaller than this share of a thread's points, nor than so many products.
 SMALLEST_SHARE = 1 / 16
 SMALLEST_PRODUCTS = THREADED_PRODUCTS // 4
 
 
 def map_ranges(
     n: int,
-    n_values: int,
+    cost: int,
     work: Callable[[int, int], Result],
 ) -> list[Result]:
     """Map a function over ranges of n points, on numba's threads if that pays.
@@ -27,8 +27,8 @@ def map_ranges(
     Parameters
     ----------
     n : int
-    n_values : int
-        Cost of a point, in products of coordinates.
+    cost : int
+        Work for a point, in products of coordinates.
     work : callable
         Called as ``work(first, last)`` for the points first .. last - 1; should release
         the GIL.
@@ -43,14 +43,10 @@ def map_ranges(
     >>> map_ranges(5, 1, lambda first, last: (first, last))
     [(0, 5)]
     """
-    n_threads = (
-        1 if n * n_values < THREADED_PRODUCTS else min(numba.get_num_threads(), n)
-    )
+    n_threads = 1 if n * cost < THREADED_PRODUCTS else min(numba.get_num_threads(), n)
     if n_threads == 1:
         return [work(0, n)]
-    smallest = max(
-        SMALLEST_PRODUCTS // n_values, int(SMALLEST_SHARE * n / n_threads), 1
-    )
+    smallest = max(SMALLEST_PRODUCTS // cost, int(SMALLEST_SHARE * n / n_threads), 1)
     ranges = guided_ranges(n, n_threads, smallest)
     results: dict[int, Result] = {}
     # All threads take ranges from this iterator; the global lock makes each step

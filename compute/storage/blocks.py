@@ -1,7 +1,14 @@
 """Points in shards in memory, or in blocks that every pass reads again.
 
-Passes compute sums of integers over shards or blocks, which are the same in any order
-and for any division of the points.
+shard
+    Points that one array in memory holds, such as those of a client.
+block
+    Consecutive rows that are read or processed together, to bound memory.
+chunk
+    The block of a dask array, on a worker (:mod:`pkm.compute.storage.dask_points`).
+
+A pass reads all points once. It computes sums of integers over shards or blocks, which
+are the same in any order and for any division of the points.
 """
 
 from collections import deque
@@ -20,7 +27,7 @@ from pkm.compute.storage.persons import Persons
 from pkm.compute.storage.points import Points, RowWeights, read_weights
 from pkm.row_blocks import ChangedRows, RowBlocks
 
-#: What a function returns for a shard: sums are integer arrays.
+#: Result of a function for a shard or block, such as integer arrays of sums.
 Arrays = tuple[np.ndarray, ...]
 #: Combines the results of two sets of points to one; the first may be changed in place.
 Combine = Callable[[Arrays, Arrays], Arrays]
@@ -67,8 +74,8 @@ def _one_array(
     return (function(points, **arguments),)
 
 
-class Source(Protocol):
-    """Rows that can be read several times, in blocks with a length."""
+class RowSource(Protocol):
+    """Rows that every pass reads again, in blocks: RowBlocks or a GridFile."""
 
     @property
     def n_rows(self) -> int:
@@ -149,11 +156,11 @@ class Shards(list[Points]):
 
 
 def _combine_all(results: Iterable[Arrays], combine: Combine) -> Arrays:
-    """Combine the results of blocks in their order; of no blocks, an empty tuple.
+    """Combine the results of blocks in their order; without blocks, an empty tuple.
 
     Sums are added at once. Other results grow with the number of blocks. They are
-    combined with results of about as many blocks, as in a merge sort: each is copied a
-    logarithmic number of times, not once for every later block.
+    combined with results of about as many blocks, as in a merge sort. So each is copied
+    a logarithmic number of times, not once for every later block.
     """
     pending: list[tuple[int, Arrays]] = []  # numbers of blocks, and their results
     for result in results:
@@ -178,10 +185,10 @@ class StreamedPoints:
     ----------
     n_rows : int
     to_points : callable
-        From rows that are read together to Points.
+        Function from rows that are read together to Points.
     weights : RowWeights, Persons or None
-        Of the rows, in their order, or of persons whose ids are read with the rows;
-        None where each row is a record.
+        Weights of the rows, in their order, or of persons whose ids are read with the
+        rows; None where each row is a record.
     """
 
     n_rows: int
@@ -221,7 +228,7 @@ class Blocks(StreamedPoints):
     rows : RowBlocks or GridFile
         In the units of the data, or on the grid.
     to_points : callable
-        From a block of rows to Points.
+        Function from a block of rows to Points.
     n_null : int or None
         Number of null records if it is known; blocks of a grid file hold none.
     progress : bool
@@ -229,10 +236,11 @@ class Blocks(StreamedPoints):
     in_memory : bool
         Whether the rows are in memory; there is then room for the points as well.
     weights : RowWeights, Persons or None
-        Of the rows, in the order of the blocks. Persons need RowBlocks with ids.
+        Weights of the rows, in the order of the blocks. Persons need RowBlocks with
+        ids.
     """
 
-    rows: Source
+    rows: RowSource
     to_points: Callable[[Any], Points]
     n_null: int | None = None
     progress: bool = False
@@ -297,7 +305,7 @@ class Blocks(StreamedPoints):
         Parameters
         ----------
         function : callable
-            From Points to a tuple of arrays.
+            Function from Points to a tuple of arrays.
         combine : callable, optional
             Combines two tuples, in the order of the blocks. Default: adds them.
 

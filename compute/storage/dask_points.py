@@ -48,14 +48,14 @@ class DaskPoints(StreamedPoints):
     n_rows, n_features : int
         Shape of all chunks together.
     to_points : callable
-        From a chunk to Points.
+        Function from a chunk to Points.
     sizes : sequence of int
         Numbers of rows of the chunks.
     progress : bool
         Accepted as by :class:`pkm.compute.storage.blocks.Blocks`; dask shows its own
         progress.
     weights : RowWeights, Persons or None
-        Of the rows, in the order of the chunks, or of the persons of `ids`.
+        Weights of the rows, in the order of the chunks, or of the persons of `ids`.
     ids : sequence
         Delayed arrays (m,) with the persons of the rows of each chunk; needed for
         weights of persons.
@@ -108,7 +108,7 @@ class DaskPoints(StreamedPoints):
         Parameters
         ----------
         function : callable
-            From Points to a tuple of arrays; picklable, it is sent to workers.
+            Function from Points to a tuple of arrays; picklable, as workers call it.
         combine : callable, optional
             Combines two tuples, in the order of the chunks. Default: adds them.
 
@@ -128,8 +128,8 @@ class DaskPoints(StreamedPoints):
             function=function,
         )
         task = delayed(compute_chunk, pure=False)
-        parts = list(map(task, self.chunks, self._divide_weights()))
-        totals, n_rows = _reduce(parts, combine)
+        results = list(map(task, self.chunks, self._divide_weights()))
+        totals, n_rows = _reduce(results, combine)
         if n_rows != self.n_rows:
             raise ChangedRows(
                 f"X has n={self.n_rows} rows, but its chunks have {n_rows}: call "
@@ -143,8 +143,8 @@ class DaskPoints(StreamedPoints):
             return [None] * len(self.chunks)
         ends = np.cumsum(self.sizes)[:-1]
         if isinstance(self.weights, RowWeights):
-            parts = np.split(self.weights.units, ends)
-            return [self.weights._replace(units=units) for units in parts]
+            units_of_chunks = np.split(self.weights.units, ends)
+            return [self.weights._replace(units=units) for units in units_of_chunks]
 
         from dask.delayed import delayed
 
@@ -184,9 +184,10 @@ def count_chunks(ids: Sequence[Any], sizes: Sequence[int]) -> Persons:
 
     key = draw_key()
     count = delayed(partial(_count_chunk, key=key), pure=False)
-    (hashes, n_rows, n_null), _ = _reduce(list(map(count, ids, sizes)), merge_counts)
+    results = list(map(count, ids, sizes))
+    (hashes, n_rows, n_without_id), _ = _reduce(results, merge_counts)
     # A copy: what a task has returned may be read-only.
-    return make_persons((hashes, n_rows.copy(), n_null), key)
+    return make_persons((hashes, n_rows.copy(), n_without_id), key)
 
 
 def _count_chunk(ids: Any, size: int, key: np.ndarray) -> tuple[Arrays, int]:
@@ -199,18 +200,19 @@ def _count_chunk(ids: Any, size: int, key: np.ndarray) -> tuple[Arrays, int]:
     return count_ids(ids, key), size
 
 
-def _reduce(parts: list[Any], combine: Combine) -> tuple[Arrays, int]:
+def _reduce(results: list[Any], combine: Combine) -> tuple[Arrays, int]:
     """Combine the results of delayed tasks, and add their numbers of rows."""
     from dask.base import compute
     from dask.delayed import delayed
 
-    combine_parts = delayed(partial(_combine_parts, combine=combine), pure=False)
+    combine_some = delayed(partial(_combine_results, combine=combine), pure=False)
     # A tree of FAN_IN results per task: no task holds the results of all chunks.
-    while len(parts) > 1:
-        parts = [
-            combine_parts(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)
+    while len(results) > 1:
+        results = [
+            combine_some(results[i : i + FAN_IN])
+            for i in range(0, len(results), FAN_IN)
         ]
-    ((totals, n_rows),) = compute(parts[0])
+    ((totals, n_rows),) = compute(results[0])
     return totals, n_rows
 
 
@@ -232,11 +234,11 @@ def _compute(
         numba.set_num_threads(n_threads)
 
 
-def _combine_parts(
-    parts: Sequence[tuple[Arrays, int]], combine: Combine
+def _combine_results(
+    results: Sequence[tuple[Arrays, int]], combine: Combine
 ) -> tuple[Arrays, int]:
     """Combine the results of several tasks, and add their numbers of rows."""
-    (first, n_rows), *others = parts
+    (first, n_rows), *others = results
     # A copy: what a task has returned may be read again, after a worker has died.
     totals = tuple(array.copy() for array in first)
     for more, n_more in others:

@@ -152,8 +152,8 @@ class GridFile:
         size = self._block_size
         blocks = map(
             GridBlock,
-            mapped_blocks(rows, size, is_own=True),
-            mapped_blocks(remainders, size, is_own=True, read_pages=False),
+            mapped_blocks(rows, size, unwritten=True),
+            mapped_blocks(remainders, size, unwritten=True, read_pages=False),
         )
         yield from blocks if self.is_verified else self._verify(blocks)
         self.check_unchanged()

@@ -1,9 +1,9 @@
 """Persons whose rows are read in blocks: a keyed hash of each id, and its weight.
 
 Nothing is kept of a row. A table has 12 bytes for each person: a hash of 64 bits, and
-the number of rows or what follows from it. Integers have a permutation, so that no two
-of them collide. Two texts collide with a probability of 2**-64 by SipHash, whose key
-nobody knows.
+the number of rows or the weight that follows from it. Ids are integers or texts.
+Integers are permuted, so that no two of them collide. Two texts collide with a
+probability of 2**-64 by SipHash, whose key nobody knows.
 """
 
 import secrets
@@ -20,21 +20,21 @@ from pkm.row_blocks import ChangedRows
 
 Word = np.uint64
 #: Hashes of persons, ascending, uint64; their numbers of rows, int32; and the number of
-#: rows without an id, (1,).
+#: rows without an id, int64, of shape (1,).
 PersonCounts = tuple[np.ndarray, ...]
 
-#: Rows beyond which a row of a person weighs nothing: they are not counted.
+#: Rows of a person are counted up to this number, from which on a row weighs nothing.
 MAX_ROWS = SCALE + 1
 #: Bits of a weight, which is 2**16 at most.
 WEIGHT_BITS = 17
 MAX_WEIGHT = (1 << WEIGHT_BITS) - 1
-#: Bound of what the other bits hold, with a sign.
+#: Bound on a drift, which the other bits hold with a sign; see :class:`Persons`.
 MAX_DRIFT = 1 << (31 - WEIGHT_BITS)
-#: Persons are counted in a small table first, which is merged when it has this part of
-#: the large one.
-SMALL_PART = 16
+#: Persons are counted in a small table first, which is merged into the large one when
+#: it has a sixteenth of its size.
+SMALL_TABLE = 16
 #: Hashes that are looked up at a time.
-TOGETHER = 64
+BATCH_HASHES = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,29 +44,31 @@ class Persons:
     Attributes
     ----------
     key : ndarray of shape (2,), uint64
-        Of the hashes.
+        Key of the hashes.
     hashes : ndarray of shape (p,), uint64
-        Of the ids, ascending.
-    words : ndarray of shape (p,), int32
-        In the lower 17 bits the weight of a row of each person, in units of 2**-16
-        records. In the upper ones how far the first hash of at least i / p of the range
-        is from position i.
-    n_null : int
+        Hashes of the ids, ascending.
+    packed : ndarray of shape (p,), int32
+        Two numbers each, the i-th for look-ups near position i. The lower 17 bits are
+        the weight of a row of person i, in units of 2**-16 records. The upper ones are
+        a drift: how far the first hash of at least i / p of the range of hashes is from
+        position i.
+    n_without_id : int
         Number of rows without an id, each of which is a person.
     row_units : ndarray of shape (n,), int32, or None
-        Weights of all rows by which those of persons are multiplied.
+        Further weights of all rows, in units of 2**-16 records: those of persons are
+        multiplied by them.
     """
 
     key: np.ndarray
     hashes: np.ndarray
-    words: np.ndarray
-    n_null: int
+    packed: np.ndarray
+    n_without_id: int
     row_units: np.ndarray | None = None
 
     @property
     def n_persons(self) -> int:
         """Number of persons."""
-        return len(self.hashes) + self.n_null
+        return len(self.hashes) + self.n_without_id
 
     def weigh(self, ids: Any, row_units: np.ndarray | None = None) -> RowWeights:
         """Weights of the rows with these ids.
@@ -75,7 +77,7 @@ class Persons:
         ----------
         ids : Arrow array or ndarray of shape (m,)
         row_units : ndarray of shape (m,), int32, optional
-            Weights of these rows by which those of persons are multiplied.
+            Further weights of these rows, by which those of persons are multiplied.
 
         Raises
         ------
@@ -83,7 +85,7 @@ class Persons:
             If there was no such id when persons were counted.
         """
         hashes, null = hash_ids(ids, self.key)
-        units = _look_up(self.hashes, self.words, hashes)
+        units = _look_up(self.hashes, self.packed, hashes)
         units[null] = SCALE
         if units.min(initial=0) < 0:
             raise ChangedRows(
@@ -106,9 +108,9 @@ def count_persons(ids: Iterable[Any], name: str = "groups") -> Persons:
     Parameters
     ----------
     ids : iterable of Arrow arrays
-        Of integers or texts.
+        Ids, which are integers or texts.
     name : str
-        In messages.
+        Name of the ids in messages.
 
     Raises
     ------
@@ -129,7 +131,7 @@ def count_persons(ids: Iterable[Any], name: str = "groups") -> Persons:
     recent = count(())
     for block in ids:
         recent = merge_counts(recent, count(block))
-        if SMALL_PART * len(recent[0]) >= len(total[0]):
+        if SMALL_TABLE * len(recent[0]) >= len(total[0]):
             total = merge_counts(total, recent)
             recent = count(())
     return make_persons(merge_counts(total, recent), key)
@@ -153,14 +155,14 @@ def merge_counts(
     more: PersonCounts,
 ) -> PersonCounts:
     """Add the counts of more rows to totals, in place."""
-    hashes, sizes, n_null = totals
+    hashes, sizes, n_without_id = totals
     n_before = len(hashes)
     n_after = n_before + _count_new(hashes, more[0])
     # No view of the arrays is left, so that they may move.
     for array in (hashes, sizes):
         array.resize(n_after, refcheck=False)
     _merge(hashes, sizes, n_before, more[0], more[1])
-    n_null += more[2]
+    n_without_id += more[2]
     return totals
 
 
@@ -169,9 +171,9 @@ def make_persons(
     key: np.ndarray,
 ) -> Persons:
     """Replace the numbers of rows by weights, in place."""
-    hashes, sizes, n_null = counts
+    hashes, sizes, n_without_id = counts
     _pack(hashes, sizes)
-    return Persons(key, hashes, sizes, int(n_null[0]))
+    return Persons(key, hashes, sizes, int(n_without_id[0]))
 
 
 def hash_ids(
@@ -195,19 +197,19 @@ def hash_ids(
             raise make_type_error(name, "mixed") from None
     if pa.types.is_dictionary(ids.type):
         ids = ids.dictionary_decode()
-    kind = ids.type
+    id_type = ids.type
     null = np.empty(0, np.int64)
     if ids.null_count:
         null = np.flatnonzero(ids.is_null())
     if len(null) == len(ids):
         return np.zeros(len(ids), Word), null
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(id_type):
         numbers = ids.fill_null(0).to_numpy()
         numbers = numbers.astype(np.int64, copy=False)
         return _hash_numbers(numbers.view(Word), key[0]), null
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    if not any(is_text(kind) for is_text in texts):
-        raise make_type_error(name, str(kind))
+    if not any(is_text(id_type) for is_text in texts):
+        raise make_type_error(name, str(id_type))
     ids = ids.cast(pa.large_string())
     _, offsets, content = ids.buffers()
     starts = np.frombuffer(offsets, np.int64)[ids.offset :]
@@ -216,17 +218,17 @@ def hash_ids(
     return _hash_texts(letters, starts, *key), null
 
 
-def make_type_error(name: str, kind: str) -> ValueError:
+def make_type_error(name: str, id_type: str) -> ValueError:
     """Say that ids are of a wrong type."""
     return ValueError(
-        f"{name} are of type {kind}, and persons must be integers or texts: floats may "
-        "be rounded, convert them"
+        f"{name} are of type {id_type}, and persons must be integers or texts: floats "
+        "may be rounded, convert them"
     )
 
 
 @njit(cache=True, nogil=True)
 def _hash_numbers(numbers: np.ndarray, key: Word) -> np.ndarray:
-    """Permute integers of 64 bits, by the finalizer of splitmix64."""
+    """Permute integers of 64 bits, by the output function of SplitMix64."""
     hashes = np.empty_like(numbers)
     for i in range(len(numbers)):
         mixed = numbers[i] ^ key
@@ -366,7 +368,7 @@ def _expect(wanted: Word, n: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _pack(hashes: np.ndarray, sizes: np.ndarray) -> None:
-    """Replace sizes by words: see :class:`Persons`. OUT: sizes."""
+    """Replace sizes by weights and drifts: see :class:`Persons`. OUT: sizes."""
     n = len(hashes)
     first = 0
     for i in range(n):
@@ -382,7 +384,7 @@ def _pack(hashes: np.ndarray, sizes: np.ndarray) -> None:
 @njit(cache=True, nogil=True)
 def _look_up(
     hashes: np.ndarray,
-    words: np.ndarray,
+    packed: np.ndarray,
     wanted: np.ndarray,
 ) -> np.ndarray:
     """Weight of a row for each hash, int32; -1 for one that is not there."""
@@ -390,26 +392,26 @@ def _look_up(
     units = np.full(len(wanted), -1, np.int32)
     if n == 0:
         return units
-    positions = np.empty(TOGETHER, np.int64)
-    found = np.empty(TOGETHER, Word)
-    for start in range(0, len(wanted), TOGETHER):
-        group = wanted[start : start + TOGETHER]
+    positions = np.empty(BATCH_HASHES, np.int64)
+    found = np.empty(BATCH_HASHES, Word)
+    for start in range(0, len(wanted), BATCH_HASHES):
+        batch = wanted[start : start + BATCH_HASHES]
         # Without branches, so that the processor waits for many reads at once.
-        for b in range(len(group)):
-            expected = _expect(group[b], n)
-            drift = words[expected] >> WEIGHT_BITS
+        for b in range(len(batch)):
+            expected = _expect(batch[b], n)
+            drift = packed[expected] >> WEIGHT_BITS
             position = min(expected + drift, n - 1)
             positions[b] = position
             found[b] = hashes[position]
-        for b in range(len(group)):
+        for b in range(len(batch)):
             position = positions[b]
             # Where a drift is cut off, the search begins at another hash.
-            while position > 0 and found[b] > group[b]:
+            while position > 0 and found[b] > batch[b]:
                 position -= 1
                 found[b] = hashes[position]
-            while position < n - 1 and found[b] < group[b]:
+            while position < n - 1 and found[b] < batch[b]:
                 position += 1
                 found[b] = hashes[position]
-            if found[b] == group[b]:
-                units[start + b] = words[position] & MAX_WEIGHT
+            if found[b] == batch[b]:
+                units[start + b] = packed[position] & MAX_WEIGHT
     return units

@@ -24,16 +24,16 @@ SCALE = 1 << 16
 DIRECTION_SCALE = 1 << 16
 #: Integers of up to this many bits are exact in float64.
 EXACT_BITS = 53
-#: Values of short rows that are quantized in one inner loop.
+#: Coordinates of short rows that are quantized in one inner loop.
 TILE = 256
-#: Values that are quantized at a time: a megabyte in float64.
+#: Coordinates that are quantized at a time: a megabyte in float64.
 BLOCK_VALUES = 1 << 17
 #: Products of coordinates that take as long as quantizing one coordinate.
 QUANTIZE_COST = 32
 #: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
 MAX_REMAINDER = 32767.0
 
-#: Points whose temporary arrays exist at once.
+#: Points of a block where no other size is given: their temporary arrays exist at once.
 BLOCK = 1 << 15
 
 #: Fast-math flags of numba: sums of integers are exact in any order. Flags that would
@@ -101,7 +101,7 @@ def middle_and_half_width(
 
 
 def make_slices(n: int, size: int = BLOCK) -> list[slice]:
-    """Divide n points into slices of a size; the last one may be shorter.
+    """Divide n points into blocks, as slices; the last one may be shorter.
 
     Examples
     --------
@@ -112,12 +112,12 @@ def make_slices(n: int, size: int = BLOCK) -> list[slice]:
 
 
 class RowWeights(NamedTuple):
-    """Weights by which every record is worth one at most.
+    """Weights of rows; those of a record add up to one at most.
 
     Attributes
     ----------
     units : ndarray of shape (n,), int32
-        Weight of every row, in units of 2**-16 records.
+        Weight of every row: an integer, in units of 2**-16 records.
     n_persons : int
         Number of persons; 0 where every row is a record of its own.
     """
@@ -128,7 +128,7 @@ class RowWeights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Points prepared for repeated passes; equal if their coordinates are.
+    """Points prepared for repeated passes; equal if their content is.
 
     Attributes
     ----------
@@ -354,12 +354,12 @@ class Points:
         key: object,
         compute: Callable[[], Any],
     ) -> Any:
-        """Return a value computed from the points; cache it until the key changes.
+        """Return a value computed from the points, and cache it for this key.
 
         Parameters
         ----------
         name : str
-            Name of the value: the cache holds one for each.
+            Name of the value: the cache holds one for each name, the last one.
         key : object
             All that the value depends on besides the points; compared by ``==``.
         compute : callable

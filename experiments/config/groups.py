@@ -8,7 +8,11 @@ from pkm import catalogue, datasets
 from pkm.catalogue import SWEEPS
 from pkm.datasets.loading import resolve
 from pkm.experiments.config.errors import ConfigurationError, explain_unknown
-from pkm.experiments.config.method_parameters import RESERVED_PARAMETERS, get_defaults
+from pkm.experiments.config.method_parameters import (
+    RESERVED_PARAMETERS,
+    get_defaults,
+    get_method_class,
+)
 
 GROUPS = ("paper", "method", "dataset", "profile", "backend", "tracking")
 #: Keys of the groups that have the same ones in every file.
@@ -79,7 +83,7 @@ def read_entry(group: str, name: str) -> dict[str, Any]:
 
 
 def fill_defaults(entry: Mapping) -> dict[str, Any]:
-    """Add the defaults of a method's class to its entry.
+    """Add the defaults of a method's class to its entry, and what identifies it.
 
     If the class is not given or cannot be imported, the entry stays unchanged.
 
@@ -102,4 +106,7 @@ def fill_defaults(entry: Mapping) -> dict[str, Any]:
         for name, value in defaults.items()
         if name not in RESERVED_PARAMETERS
     }
-    return named | free | dict(entry)
+    filled = named | free | dict(entry)
+    # The files of a program are no code that the key of a cell could follow.
+    identify = getattr(get_method_class(target), "identify", None)
+    return filled if identify is None else filled | identify(filled)

@@ -230,7 +230,7 @@ def prepare_data(
         domain=np.array([scaled.lower, scaled.upper]),
         private_bounds=bool(scaled.uses_private_bounds),
         clipped=int(scaled.clipped),
-        is_transform_fitted=bool(scaled.fitted),
+        is_transform_fitted=scaled.is_transform_fitted,
     )
 
 

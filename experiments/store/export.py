@@ -68,7 +68,7 @@ def write_rows(store: Store, folder: Path) -> pd.DataFrame:
             "name": column.name,
             "type": FIELD_TYPES.get(column.dtype, "array"),
             "title": column.label,
-            "description": f"{column.kind}; {column.dtype}",
+            "description": f"{column.topic}; {column.dtype}",
             "unit": column.unit,
         }
         fields.append(field)

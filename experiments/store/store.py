@@ -41,7 +41,7 @@ MAX_UNCACHED = 200
 REQUIRED = [
     column.name
     for column in COLUMNS
-    if column.missing is None and column.name != "sweep"
+    if column.fill_value is None and column.name != "sweep"
 ]
 
 

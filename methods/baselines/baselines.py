@@ -10,7 +10,7 @@ from pkm.compute.kernels.seeding import ball_packing
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import OneOf, Real
 from pkm.methods.initialization import starting_centers
-from pkm.methods.schedule import Schedule, plan_release, unit_noise
+from pkm.methods.schedule import Schedule, counting_noise, plan_release
 from pkm.privacy import (
     NO_CLAIM,
     SCALE,
@@ -136,7 +136,7 @@ class NoisyMean(PrivateKMeans):
 
         # The mean, about the midpoint of the domain. In radii of the ball a record adds
         # a vector of L2 norm 1, and of L1 norm at most sqrt(d).
-        noise = unit_noise(mean_release)
+        noise = counting_noise(mean_release)
         if isinstance(noise, Laplace):
             noise = Laplace(noise.scale * math.sqrt(d))
         query = ClippedSum(np.zeros(d), curator.radius)
@@ -147,7 +147,7 @@ class NoisyMean(PrivateKMeans):
 
         # The smallest radius about the mean with fewer than n / 2 records outside.
         radii = 2 * curator.radius / SHELL_RATIO ** np.arange(N_SHELLS)
-        noise = unit_noise(spread_release[0])
+        noise = counting_noise(spread_release[0])
         counts = curator.release(ShellCounts(mean, radii), counts=noise)["counts"][0]
         outside = np.cumsum(counts) / SCALE
         index = np.count_nonzero(np.logical_and.accumulate(outside < n / 2)[:-1])

@@ -1,27 +1,19 @@
-"""The KMeans of diffprivlib, unmodified, in an environment and a process of its own.
+"""The KMeans of diffprivlib, unmodified, in an environment and a process of its own."""
 
-It has access to the exact points and adds its own noise. So this project claims no
-privacy for it: there is no curator, no ledger and no audit. It is a control for the
-comparison.
-"""
-
-import json
 import os
-import subprocess
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from pkm.methods.base import PrivateKMeans
-from pkm.privacy import NO_CLAIM, SCALE, Curator, snap_centers
+from pkm.methods.baselines import diffprivlib_program
+from pkm.methods.baselines.program import run_program
+from pkm.privacy import NO_CLAIM, Curator
 
 #: Environment variable that names the interpreter of the library's environment.
 PYTHON_VARIABLE = "PKM_DIFFPRIVLIB_PYTHON"
 # Where `make diffprivlib` puts it.
 DEFAULT_PYTHON = Path(".venv-diffprivlib/bin/python")
-PROGRAM = Path(__file__).with_name("diffprivlib_program.py")
-TIME_LIMIT = 3600  # seconds
 
 
 def library_python() -> Path | None:
@@ -73,69 +65,12 @@ class DiffprivlibKMeans(PrivateKMeans):
             )
         return None
 
-    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+    def cluster(self, curator: Curator) -> tuple[list[np.ndarray], int, dict]:
         """Run the library on the disclosed points, all seeds in one process."""
-        points = curator.disclose().astype(np.float64) / SCALE
-        arguments = {
-            "n_clusters": self.n_clusters,
-            "epsilon": self.epsilon,
-            "seeds": [seed % 2**32 for seed in curator.public_seeds],
-        }
-        return snap_centers(run_program(PROGRAM, points, arguments) * SCALE), 1
-
-
-def run_program(
-    program: Path,
-    points: np.ndarray,
-    arguments: dict,
-) -> np.ndarray:
-    """Run a program in the library's environment on points and arguments.
-
-    Parameters
-    ----------
-    program : Path
-        Called with a folder that holds ``points.npy`` and ``arguments.json``; it writes
-        ``centers.npy``.
-    points : ndarray of shape (n, d), float64
-    arguments : dict
-        Of JSON values; ``seeds`` and ``n_clusters`` among them.
-
-    Returns
-    -------
-    ndarray of shape (seeds, k, d), float64
-
-    Raises
-    ------
-    RuntimeError
-        If there is no such environment, the program fails or takes too long, or its
-        centers have another shape.
-    """
-    python = library_python()
-    if python is None:
-        raise RuntimeError(str(DiffprivlibKMeans.unavailable()))
-    with tempfile.TemporaryDirectory(prefix="pkm-diffprivlib-") as folder:
-        np.save(Path(folder, "points.npy"), points)
-        Path(folder, "arguments.json").write_text(json.dumps(arguments))
+        python = library_python()
+        if python is None:
+            raise RuntimeError(str(self.unavailable()))
         # Isolated: neither this process's path nor the program's folder is searched for
         # imports.
-        command = [str(python), "-I", str(program), folder]
-        try:
-            finished = subprocess.run(
-                command, capture_output=True, text=True, timeout=TIME_LIMIT
-            )
-        except subprocess.TimeoutExpired as error:
-            message = f"{program.name} took more than {TIME_LIMIT} seconds"
-            raise RuntimeError(message) from error
-        if finished.returncode:
-            last = (finished.stderr.strip().splitlines() or ["no message"])[-1]
-            raise RuntimeError(
-                f"{program.name} ended with status {finished.returncode}: {last}"
-            )
-        centers = np.load(Path(folder, "centers.npy"), allow_pickle=False)
-    expected = (len(arguments["seeds"]), arguments["n_clusters"], points.shape[1])
-    if centers.shape != expected or not np.isfinite(centers).all():
-        raise RuntimeError(
-            f"{program.name} wrote centers of shape {centers.shape}: they must be "
-            f"finite, of shape {expected}"
-        )
-    return centers
+        command = [str(python), "-I", str(diffprivlib_program.__file__)]
+        return run_program(command, curator, self.n_clusters, self.epsilon)

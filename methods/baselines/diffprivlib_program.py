@@ -1,37 +1,45 @@
-"""Program in diffprivlib's environment: run its KMeans on points in a folder.
+"""Program in diffprivlib's environment: run its KMeans on the points of this folder.
 
-Nothing of this project is imported here, and nothing imports this file; see
-:mod:`pkm.methods.baselines.diffprivlib`.
+Nothing of this project is imported here; see `pkm.methods.baselines.program` for the
+files.
 """
 
 import json
-import sys
 import warnings
 from pathlib import Path
 
 
-def main(folder: Path) -> None:
-    """Read points and arguments, fit once per seed, write the centers."""
+def main() -> None:
+    """Read points and request, fit once per seed, write centers and claim."""
     import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
     from diffprivlib.models import KMeans  # pyright: ignore[reportMissingImports]
 
-    points = np.load(folder / "points.npy")
-    arguments = json.loads((folder / "arguments.json").read_text())
+    table = pq.read_table("points.parquet")
+    points = np.column_stack([column.to_numpy() for column in table.columns])
+    request = json.loads(Path("request.json").read_text())
     n_features = points.shape[1]
     centers = []
-    for seed in arguments["seeds"]:
+    for replicate, seed in enumerate(request["seeds"]):
         model = KMeans(
-            arguments["n_clusters"],
-            epsilon=arguments["epsilon"],
+            request["n_clusters"],
+            epsilon=request["epsilon"],
             bounds=(-np.ones(n_features), np.ones(n_features)),
             random_state=seed,
         )
         # It warns that a fit with a seed repeats itself, which is what is wanted here.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            centers.append(model.fit(points).cluster_centers_)
-    np.save(folder / "centers.npy", np.stack(centers))
+            found = model.fit(points).cluster_centers_
+        numbers = dict(zip(table.column_names, found.T, strict=True))
+        centers.append(pa.table({"replicate": [replicate] * len(found), **numbers}))
+    pq.write_table(pa.concat_tables(centers), "centers.parquet")
+    # It names no neighbors: its sensitivities are those of a record more or less.
+    claim = {"notion": "pure", "adjacency": "add_remove", "unit": "row"}
+    amounts = {"epsilon": request["epsilon"], "delta": 0.0}
+    Path("claim.json").write_text(json.dumps(claim | amounts))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -7,7 +7,7 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer
 from pkm.methods.inputs import count_null, refuse_null, resolve_bounds
 from pkm.methods.weighted_kmeans import weighted_kmeans
-from pkm.privacy import NO_CLAIM, SCALE, Budget, Curator, snap_centers
+from pkm.privacy import NO_CLAIM, SCALE, Curator, snap_centers
 
 UNIFORM_POINTS = 20  # for each cluster, if no public points are given
 
@@ -50,17 +50,11 @@ class PublicDataMethod(PrivateKMeans):
             )
         refuse_null(count_null(public_data), "public_data")
 
-    def budget(
-        self,
-        n_points: int,
-        n_features: int,
-    ) -> Budget | None:
-        """Budget of one run; refuses public data of other width or out of bounds."""
-        if self.public_data is not None:
-            self._check_public_data(self.public_data, n_features)
-        return super().budget(n_points, n_features)
-
-    def _check_public_data(self, public_data: np.ndarray, n_features: int) -> None:
+    def check_features(self, n_features: int) -> None:
+        """Refuse public data of another number of features, or out of bounds."""
+        public_data = self.public_data
+        if public_data is None:
+            return
         width = public_data.shape[1]
         if width != n_features:
             raise ValueError(

@@ -6,10 +6,10 @@ of cells of shifted quadtrees. Points far from all of them remain as released; t
 others are summarized by a semi-coreset for each region. See docs/distance-based.md for
 what the paper leaves open.
 
-Here are Algorithms 1 and 2 with the constants of Appendix E. Their budget has three
-equal parts: the noised points, the fine cells of quadtrees, and the regions with their
-semi-coresets. Units: radii and the noise on points are in half-widths, released points
-in grid steps.
+Here are Algorithms 1 and 2 with the constants of Appendix E. Each third of their budget
+is for one step: the noised points, the fine cells of quadtrees, and the regions with
+their semi-coresets. Units: radii and the noise on points are in half-widths, released
+points in grid steps.
 """
 
 import math
@@ -35,7 +35,7 @@ from pkm.methods.distance.tree import (
     threshold_noise,
 )
 from pkm.methods.hashing.lsh_splits import COUNTS_TO_SUM
-from pkm.methods.schedule import Schedule, plan_release, unit_noise
+from pkm.methods.schedule import Schedule, counting_noise, plan_release
 from pkm.privacy import (
     SCALE,
     Charge,
@@ -100,8 +100,8 @@ class DistDP(SoundDistDP):
     p : {2, 1}, default=2
         k-means or k-median.
     variant : {"published", "sound"}, default="sound"
-        ``published`` is Algorithms 1 and 2 with the constants of Appendix E, in three
-        equal parts of the budget. ``sound`` groups true points by their released
+        ``published`` is Algorithms 1 and 2 with the constants of Appendix E, each step
+        with a third of the budget. ``sound`` groups true points by their released
         positions, so that a move changes one sum by rho and nothing else. If the noise
         on points is too large for that, it releases counts at the nodes of a grid,
         cells of quadtrees, or a tree of hyperplanes. The choice is public
@@ -128,11 +128,11 @@ class DistDP(SoundDistDP):
         threshold, or for all regions, because their centers are public. Regions whose
         size is at most 0 are dropped.
     size_share : float, default=0.5
-        ``published`` with ``regions="true"``: share of the third part's epsilon and
-        delta for the sizes; the rest is for the semi-coresets.
+        ``published`` with ``regions="true"``: share of the last third of the budget for
+        the sizes; the rest is for the semi-coresets.
     fine_counts : {"joint", "split"}, default="joint"
         ``published``: all histograms of fine cells as one release, or each at an even
-        share of its part's epsilon and delta.
+        share of their third of the budget.
     coreset_clusters : int or "auto", default="auto"
         ``published``: number of clusters that sets the smallest cells of the
         semi-coresets' trees; ``auto`` is k.
@@ -202,7 +202,7 @@ class DistDP(SoundDistDP):
             raise ValueError(f"finest={self.finest} must be above coarse={self.coarse}")
         if self.variant == "published":
             # Epsilon and delta depend neither on n nor on d.
-            self._plan_points(*self._part(1))
+            self._plan_points(*self._third_of_budget(1))
 
     def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
         """Release and cluster points; see :meth:`PrivateKMeans.cluster`."""
@@ -212,10 +212,10 @@ class DistDP(SoundDistDP):
         points, weights = release(curator, generator)
         return self._cluster_released(points, weights, generator), 1
 
-    def _part(self, n_points: int) -> tuple[float, float]:
-        """Return epsilon and delta of each of the three parts of ``published``."""
-        part = self.budget(n_points, 1).split([1, 1, 1])[0]
-        return part.epsilon, part.delta
+    def _third_of_budget(self, n_points: int) -> tuple[float, float]:
+        """Return epsilon and delta of each of the three steps of ``published``."""
+        third = self.budget(n_points, 1).split([1, 1, 1])[0]
+        return third.epsilon, third.delta
 
     def choose_schedule(
         self,
@@ -232,37 +232,37 @@ class DistDP(SoundDistDP):
             return super().choose_schedule(n_points, n_features)
         n = n_points
         d = n_features
-        shift = self.max_shift(d)
+        max_shift = self.max_shift(d)
         delta = self.resolved_delta(n)
-        part_epsilon, part_delta = self._part(n)
+        third_epsilon, third_delta = self._third_of_budget(n)
 
         # The paper's S (Appendix E) times rho. It affects utility alone, not privacy.
         log = math.log(1.25 / (delta / 6))
-        far_distance = math.sqrt(2 * log * d) / (self.epsilon / 6) * shift
+        far_distance = math.sqrt(2 * log * d) / (self.epsilon / 6) * max_shift
         if self.ball == "capped":
             radius = min(far_distance, math.sqrt(d))
         elif self.ball == "printed":
-            radius = min(far_distance, math.sqrt(d) * shift)
+            radius = min(far_distance, math.sqrt(d) * max_shift)
         else:
             radius = float(self.ball)
 
-        # Parts 1 and 2 of the budget: noised points, and fine cells.
-        points = self._plan_points(part_epsilon, part_delta)
+        # The first two thirds of the budget: noised points, and fine cells.
+        points = self._plan_points(third_epsilon, third_delta)
         n_cells = 1
         if self.fine_counts == "split":
             n_cells = self.quadtrees * (self.finest - self.coarse)
         cells = _plan_threshold(
-            QuadtreeCounts, part_epsilon / n_cells, part_delta / n_cells
+            QuadtreeCounts, third_epsilon / n_cells, third_delta / n_cells
         )
 
-        # Part 3: sizes, where they are private, and semi-coresets.
+        # The last third: sizes, where they are private, and semi-coresets.
         share = 0.0
         sizes = []
         min_size = 0.0
         if self.regions == "true":
             share = self.size_share
-            size_epsilon = part_epsilon * share
-            size_delta = part_delta * share
+            size_epsilon = third_epsilon * share
+            size_delta = third_delta * share
             if self.sizes == "thresholded":
                 size = _plan_threshold(RegionSizes, size_epsilon, size_delta)
                 visible_size = threshold_noise(size, 2).threshold
@@ -280,11 +280,11 @@ class DistDP(SoundDistDP):
         else:
             visible_size = min_size = float(self.least_region)
         trees = self._plan_trees(
-            radius, d, part_epsilon * (1 - share), part_delta * (1 - share)
+            radius, d, third_epsilon * (1 - share), third_delta * (1 - share)
         )
         return PublishedSchedule(
             [points, *[cells] * n_cells, *sizes, *trees],
-            sufficient_points(shift / points.mu, visible_size),
+            sufficient_points(max_shift / points.mu, visible_size),
             far_distance,
             radius,
             min_size,
@@ -348,7 +348,7 @@ class DistDP(SoundDistDP):
             roots = np.unique(groups[is_grouped])
 
         # Line 16: the semi-coreset of each region, the leaves of the library's tree.
-        noise = unit_noise(schedule.find(RegionCounts)[0])
+        noise = counting_noise(schedule.find(RegionCounts)[0])
         counts = regions.release(RegionCounts(roots), counts=noise)["counts"]
         n_clusters = self.coreset_clusters
         if n_clusters == "auto":

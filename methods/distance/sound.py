@@ -145,17 +145,17 @@ class SoundDistDP(RhoBoundedMethod):
         k = self.n_clusters
         delta = self.resolved_delta(n)
         mu = gaussian_mu(self.epsilon, delta)
-        shift = self.max_shift(d)
+        max_shift = self.max_shift(d)
 
         # Groups: the noise on the points.
         points_mu = mu * math.sqrt(self.points_share)
         sums_mu = mu * math.sqrt(1 - self.points_share)
         points = plan_release(AllPoints, SortedGaussian, mu=points_mu)
         sums = plan_release(GroupSums, Gaussian, mu=sums_mu)
-        stddev = shift / points_mu
+        stddev = max_shift / points_mu
 
         # The grid: the best number of intervals.
-        grid_error, intervals = _find_best_grid(n, d, k, mu, shift)
+        grid_error, intervals = _find_best_grid(n, d, k, mu, max_shift)
         grid = plan_release(SoftCounts, Gaussian, mu=mu)
 
         # Cells: half of mu^2 for their counts, half for the sizes of their regions.
@@ -368,7 +368,7 @@ def _find_best_grid(
     d: int,
     k: int,
     mu: float,
-    shift: float,
+    max_shift: float,
 ) -> tuple[float, int]:
     """Smallest error of a grid of soft counts, and its number of intervals.
 
@@ -382,7 +382,7 @@ def _find_best_grid(
             break
         # Root mean square of a uniform rounding error, and noise over the cluster's
         # size.
-        noise = soft_sensitivity(d, 2 / intervals, shift) / mu
+        noise = soft_sensitivity(d, 2 / intervals, max_shift) / mu
         rounding_error = 2 / (intervals * math.sqrt(12))
         cluster_noise = NOISE_WEIGHT * noise * math.sqrt(k * n_nodes / 3)
         noise_error = cluster_noise * k ** (-1 / d) / n

@@ -213,36 +213,36 @@ def grow_trees(
 
     cells = roots
     leaves = []
-    split_leaves = []  # cells that stay leaves, and their parts, which hold the records
+    split_leaves = []  # leaves that have been split, and their children
     for normal in np.rint(normals).astype(np.int64):
         # A cell that is too small to be split is a leaf.
         is_large = size[cells] >= SPLIT_RATIO * min_size[region[cells]]
         leaves.append(cells[~is_large])
         cells = cells[is_large]
 
-        # Split the others by the hyperplane, and count the records of both parts.
-        parts = regions.split(cells, normal)
-        query = RegionCounts(parts.ravel())
+        # Split the others by the hyperplane, and count the records of both children.
+        children = regions.split(cells, normal)
+        query = RegionCounts(children.ravel())
         counts = regions.release(query, counts=count_noise)["counts"] / SCALE
-        regions_of_parts = np.repeat(region[cells], 2)
-        region = np.append(region, regions_of_parts)
+        regions_of_children = np.repeat(region[cells], 2)
+        region = np.append(region, regions_of_children)
         size = np.append(size, counts)
 
-        # A cell of which no part is large enough is a leaf.
-        is_accepted = size[parts] >= min_size[region[parts]]
+        # A cell of which no child is large enough is a leaf.
+        is_accepted = size[children] >= min_size[region[children]]
         is_leaf = ~is_accepted.any(axis=1)
         leaves.append(cells[is_leaf])
-        split_leaves.append((cells[is_leaf], parts[is_leaf]))
+        split_leaves.append((cells[is_leaf], children[is_leaf]))
 
-        # The parts that are large enough are the cells of the next level.
-        cells = parts[is_accepted]
+        # The children that are large enough are the cells of the next level.
+        cells = children[is_accepted]
     leaf_cells = np.concatenate([*leaves, cells])
 
-    # Number the leaves; the records of a split leaf are in its parts.
+    # Number the leaves; the records of a split leaf are in its children.
     groups = np.full(regions.n_cells, -1, np.int64)
     groups[leaf_cells] = np.arange(len(leaf_cells))
-    for split, parts in split_leaves:
-        groups[parts] = groups[split][:, None]
+    for split, children in split_leaves:
+        groups[children] = groups[split][:, None]
         groups[split] = -1
 
     # Sum the records of each leaf about the center of its region, and clip the means.

@@ -1,13 +1,13 @@
 """Kaplan and Stemmer's k-means in the central model (NeurIPS 2018), reconstructed.
 
 The paper's extended abstract fixes the outline (Algorithm Private-k-Means). Locality
-sensitive hashing isolates groups of points, and private averages recover their centers.
-That is repeated on the points farthest from all centers so far, which finds smaller
-groups. Then private local search selects k of the candidates. Or they are a private
-coreset, with the numbers of points nearest to them. The hash, the averages, the coreset
-and all constants are in a full version that we could not obtain; they are reconstructed
-from the tools that the authors name. See docs/kaplan-stemmer.md for the origin of each
-part.
+sensitive hashing isolates dense sets of points in buckets, and private averages recover
+their centers. The next round repeats that on the points farthest from all centers so
+far, which finds smaller sets. Then private local search selects k of the candidates. Or
+they are a private coreset, with the numbers of points nearest to them. The hash, the
+averages, the coreset and all constants are in a full version that we could not obtain;
+they are reconstructed from the tools that the authors name. See docs/kaplan-stemmer.md
+for the origin of each part.
 """
 
 import math
@@ -100,13 +100,13 @@ RELEASED_SNR = 200.0
 
 MAX_EPSILON = 1e6  # largest epsilon that an error message suggests
 
-#: Rounds, widths and repetitions.
-_Hashes = tuple[int, tuple[float, ...], int]
+#: How many hashes a schedule has: rounds, widths of each, repetitions of each width.
+_HashNumbers = tuple[int, tuple[float, ...], int]
 
 
 @dataclass(frozen=True)
 class Refinement:
-    """Options of the noisy Lloyd steps at the end.
+    """Options of the noisy Lloyd steps at the end, which refine the centers.
 
     Attributes
     ----------
@@ -205,16 +205,16 @@ class HashSchedule(Schedule):
         ).threshold
 
 
-class Selected(NamedTuple):
-    """Centers of a run, and what was released on the way to them.
+class SelectedCenters(NamedTuple):
+    """Centers of a run, and the private summary that they were found from.
 
     Attributes
     ----------
     centers : ndarray of shape (k, d), int64
         On the grid.
     candidates : Leaves or None
-        Those counted above the noise, on a linear scale. Their sides are assumed. None
-        after a local search.
+        Those whose counts are above the noise, on a linear scale, as cubes of a side
+        that is assumed. None after a local search.
     mean_square : float
         Mean squared distance of records to their center before the Lloyd steps, in
         squared half-widths of the grid; 0 if their radius is not released.
@@ -242,10 +242,10 @@ class KaplanStemmer(CoresetMethod):
         features points are assumed to fill a ball that is given; ``auto`` widths are
         then twice as large.
     rounds : int, default=2
-        Maximum number of passes over the points. The second and later passes use the
-        points farthest from the candidates so far.
+        Maximum number of rounds. The first one hashes all points, and later ones those
+        farthest from the candidates so far.
     keep : float, default=0.5
-        Fraction of the points that the next pass uses.
+        Fraction of the points that the next round hashes.
     select : {"counts", "local_search"}, default="counts"
         ``counts`` clusters the candidates weighted by the noisy numbers of points
         nearest to them; ``local_search`` is the paper's choice by the exponential
@@ -271,7 +271,7 @@ class KaplanStemmer(CoresetMethod):
         More than 50 clusters add a quarter of it; up to three features take 1/4 and
         1/8. Widths that are given also set the radii of averages and of Lloyd steps.
     repetitions : int or "auto", default="auto"
-        Hashes per width and pass.
+        Hashes per width and round.
     projections : int, default=4
         Projections of a hash; at most d are used.
     bounds, clip, random_state, secure
@@ -356,7 +356,7 @@ class KaplanStemmer(CoresetMethod):
         n_points: int,
         n_features: int,
         *,
-        only: str | None = None,
+        result: str | None = None,
         in_ball: bool = False,
         refinement: Refinement = Refinement(),
     ) -> HashSchedule:
@@ -365,9 +365,9 @@ class KaplanStemmer(CoresetMethod):
         Parameters
         ----------
         n_points, n_features : int
-        only : {"centers", "coreset", "candidates"}, optional
-            Result that is released; other releases then have no budget. Default:
-            ``release``.
+        result : {"centers", "coreset", "candidates"}, optional
+            What the run returns; releases that it does not need have no budget.
+            Default: ``release``.
         in_ball : bool, default=False
             Whether the domain is a ball that points fill. It does not change the costs.
         refinement : Refinement, optional
@@ -381,12 +381,12 @@ class KaplanStemmer(CoresetMethod):
         ValueError
             If the budget is too small for any bucket; see the Notes of the class.
         """
-        only = only or self.release
+        result = result or self.release
 
         def plan(epsilon: float) -> HashSchedule:
             method = replace(self, epsilon=epsilon)
             return method._choose_schedule(
-                n_points, n_features, only, in_ball, refinement
+                n_points, n_features, result, in_ball, refinement
             )
 
         def passes(epsilon: float) -> bool:
@@ -394,7 +394,7 @@ class KaplanStemmer(CoresetMethod):
 
         schedule = plan(self.epsilon)
         is_fixed = "auto" not in (self.widths, self.repetitions)
-        can_fall_back = only == "centers" and not is_fixed
+        can_fall_back = result == "centers" and not is_fixed
         if schedule.threshold <= n_points or can_fall_back:
             return schedule
         sufficient = f"n={math.ceil(schedule.threshold)}"
@@ -414,17 +414,17 @@ class KaplanStemmer(CoresetMethod):
         self,
         n_points: int,
         n_features: int,
-        only: str,
+        result: str,
         in_ball: bool,
         refinement: Refinement,
     ) -> HashSchedule:
         """Return the first schedule whose threshold a cluster exceeds, or the last."""
         schedules = [
-            self._divide_budget(hashes, n_points, n_features, only, refinement)
+            self._divide_budget(hashes, n_points, n_features, result, refinement)
             for hashes in self._list_hashes(n_features, in_ball)
         ]
-        smallest = n_points / (3 * self.n_clusters)
-        passing = [schedule for schedule in schedules if schedule.threshold <= smallest]
+        cluster_size = n_points / (3 * self.n_clusters)
+        passing = [each for each in schedules if each.threshold <= cluster_size]
         schedule = (passing or schedules[-1:])[0]
         if self.widths != "auto" or n_features <= FEW_FEATURES:
             return schedule
@@ -437,8 +437,8 @@ class KaplanStemmer(CoresetMethod):
         self,
         n_features: int,
         in_ball: bool,
-    ) -> list[_Hashes]:
-        """Rounds, widths and repetitions, from the most hashes to the fewest."""
+    ) -> list[_HashNumbers]:
+        """List the numbers of hashes to try, from the most hashes to the fewest."""
         if self.widths != "auto":
             widths = single = tuple(map(float, self.widths))
         elif n_features <= FEW_FEATURES:
@@ -447,9 +447,9 @@ class KaplanStemmer(CoresetMethod):
         else:
             is_many = self.n_clusters > MANY_CLUSTERS
             relative = WIDTHS_FOR_MANY_CLUSTERS if is_many else WIDTHS
-            unit = (WIDTHS_IN_BALL if in_ball else 1.0) / math.sqrt(n_features)
-            widths = tuple(width * unit for width in relative)
-            single = (WIDTHS[-1] * unit,)
+            length = (WIDTHS_IN_BALL if in_ball else 1.0) / math.sqrt(n_features)
+            widths = tuple(width * length for width in relative)
+            single = (WIDTHS[-1] * length,)
         if self.repetitions == "auto":
             most = REPETITIONS
             fewest = 1
@@ -464,10 +464,10 @@ class KaplanStemmer(CoresetMethod):
 
     def _divide_budget(
         self,
-        hashes: _Hashes,
+        hashes: _HashNumbers,
         n_points: int,
         n_features: int,
-        only: str,
+        result: str,
         refinement: Refinement,
     ) -> HashSchedule:
         """Divide the budget among the releases: mu squared by shares, delta evenly."""
@@ -477,13 +477,13 @@ class KaplanStemmer(CoresetMethod):
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
 
         # Shares of mu squared, of any sum; a release that is left out has none.
-        n_steps = self.lloyd_steps if only == "centers" else 0
+        n_steps = self.lloyd_steps if result == "centers" else 0
         others = CANDIDATE_SHARE + SELECTION_SHARE
         lloyd = others * refinement.share / (1 - refinement.share) if n_steps else 0.0
-        selection = 0.0 if only == "candidates" else SELECTION_SHARE
+        selection = 0.0 if result == "candidates" else SELECTION_SHARE
         total = CANDIDATE_SHARE + selection + lloyd
 
-        # Part of the steps' share for their radius: by the parameter, or by the
+        # A share of the steps' budget for their radius: by the parameter, or by the
         # signal-to-noise ratio at the whole budget.
         whole_mu = gaussian_mu(self.epsilon, delta)
         snr = n_points * whole_mu / self.n_clusters
@@ -494,7 +494,7 @@ class KaplanStemmer(CoresetMethod):
         steps = (lloyd - shells) / total / max(self.lloyd_steps, 1)
 
         hash_mu = mu * math.sqrt(CANDIDATE_SHARE / total / n_hashes)
-        searches = only == "centers" and self.select == "local_search"
+        searches = result == "centers" and self.select == "local_search"
         return HashSchedule(
             rounds=rounds,
             widths=widths,
@@ -533,21 +533,21 @@ class KaplanStemmer(CoresetMethod):
     def _plan_for(
         self,
         curator: Curator,
-        only: str | None = None,
+        result: str | None = None,
     ) -> HashSchedule:
         """Plan for a curator, in a ball if points are assumed to fill it."""
         d = curator.n_features
         radius = self.resolved_radius(curator) if d > MANY_FEATURES else curator.radius
         in_ball = radius < math.sqrt(d)
-        return self.schedule(curator.n_points, d, only=only, in_ball=in_ball)
+        return self.schedule(curator.n_points, d, result=result, in_ball=in_ball)
 
     def run(
         self,
         curator: Curator,
         schedule: HashSchedule,
         find_k: Callable[[Leaves], int] | None = None,
-    ) -> Selected:
-        """Find candidates, select k of them, and move these.
+    ) -> SelectedCenters:
+        """Find candidates, select k of them, and move these by noisy Lloyd steps.
 
         Parameters
         ----------
@@ -559,7 +559,7 @@ class KaplanStemmer(CoresetMethod):
 
         Returns
         -------
-        Selected
+        SelectedCenters
         """
         # Steps 1 to 3 of Private-k-Means: candidates.
         buckets, candidates, generator = self._find_candidates(curator, schedule)
@@ -571,18 +571,18 @@ class KaplanStemmer(CoresetMethod):
             candidates = fill_up(candidates, buckets, k, directions, generator)
 
         # Select k of them: k-means on noisy counts, or local search (Theorem 2.1).
-        visible = None
+        summary = None
         if schedule.n_swaps == 0:
             counts = _count_nearest(buckets, candidates, schedule.selection_mu)
-            is_visible = (counts >= 1 / schedule.selection_mu) & (counts > 0)
+            above_noise = (counts >= 1 / schedule.selection_mu) & (counts > 0)
             linear = curator.scale.expand(candidates / SCALE)
             side = CANDIDATE_SIDE * min(schedule.widths) * buckets.radius
-            sides = np.full(np.count_nonzero(is_visible), side * SCALE)
-            visible = Leaves(linear[is_visible] * SCALE, sides, counts[is_visible])
-            visible = visible.or_domain(float(curator.n_points))
+            sides = np.full(np.count_nonzero(above_noise), side * SCALE)
+            summary = Leaves(linear[above_noise] * SCALE, sides, counts[above_noise])
+            summary = summary.or_domain(float(curator.n_points))
             if find_k is not None:
-                k = find_k(visible)
-            centers = _cluster_candidates(linear, counts, is_visible, k, generator)
+                k = find_k(summary)
+            centers = _cluster_candidates(linear, counts, above_noise, k, generator)
             centers = curator.scale.compress(centers) * SCALE
         else:
             centers = private_local_search(
@@ -597,10 +597,10 @@ class KaplanStemmer(CoresetMethod):
 
         # Move them by noisy Lloyd steps.
         centers, mean_square = _refine(buckets.clip(centers), buckets, schedule)
-        return Selected(centers, visible, mean_square)
+        return SelectedCenters(centers, summary, mean_square)
 
     def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates and their noisy numbers of points.
+        """Find candidates, and the noisy numbers of the points nearest to each.
 
         See :meth:`CoresetMethod.weighted_candidates`.
         """
@@ -618,19 +618,19 @@ class KaplanStemmer(CoresetMethod):
         curator: Curator,
         schedule: HashSchedule,
     ) -> tuple[ClippedPoints, np.ndarray, np.random.Generator]:
-        """Find the distinct candidates (m, d) of all passes, in lexicographic order.
+        """Find the distinct candidates (m, d) of all rounds, in lexicographic order.
 
-        Returned with the points, and with the generator that the hashes are drawn from.
+        Also return the points, and the generator that the hashes are drawn from.
         """
         buckets = curator.clipped_points(self.resolved_radius(curator))
         generator = curator.public_rng()
         candidates = np.empty((0, buckets.n_features), np.int64)
-        for number in range(schedule.rounds):
+        for round_number in range(schedule.rounds):
             # Step 2b: the points with the largest distance to the candidates so far.
-            if number:
+            if round_number:
                 buckets.filter_farthest(candidates, self.keep)
 
-            # Step 2a, Private-Centers: centers of large buckets, in several random
+            # Step 2a, Private-Centers: centers of heavy buckets, in several random
             # hashes of several widths.
             for width in np.repeat(schedule.widths, schedule.repetitions).tolist():
                 centers = self._bucket_centers(width, schedule, buckets, generator)
@@ -649,9 +649,10 @@ class KaplanStemmer(CoresetMethod):
         buckets: ClippedPoints,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        """Centers (b, d), int64, of the large buckets of one hash, from noisy averages.
+        """Centers (b, d), int64, of the heavy buckets of one hash, by averages.
 
-        A coarse average of each bucket, then a fine one of the points near it.
+        A bucket is heavy if its noisy count is above the threshold. A coarse average of
+        each bucket is followed by a fine one of the points near it.
         """
         # Draw a hash: intervals of the width along random directions.
         d = buckets.n_features
@@ -659,7 +660,7 @@ class KaplanStemmer(CoresetMethod):
         width *= buckets.uncompressed_radius
         hashing = euclidean_hash(generator, projections, d, width)
 
-        # Release the codes and counts of the large buckets.
+        # Release the codes and counts of the buckets above the threshold.
         noise = buckets.histogram_noise(schedule.histogram_mu, schedule.delta)
         query = BucketCounts(hashing)
         codes, counts = buckets.release(query, counts=noise)["counts"]
@@ -696,25 +697,25 @@ def _count_nearest(
 def _cluster_candidates(
     candidates: np.ndarray,
     counts: np.ndarray,
-    is_visible: np.ndarray,
+    above_noise: np.ndarray,
     k: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
     """Cluster candidates above the noise; take the k heaviest if there are too few."""
     seed = int(generator.integers(2**32))
     points = candidates.astype(np.float64)
-    if np.count_nonzero(is_visible) <= k:
+    if np.count_nonzero(above_noise) <= k:
         heaviest = np.argsort(-counts, kind="stable")[:k]
         return points[np.sort(heaviest)]
-    return weighted_kmeans(points[is_visible], counts[is_visible], k, N_INIT, seed)
+    return weighted_kmeans(points[above_noise], counts[above_noise], k, N_INIT, seed)
 
 
 def _refine(
     centers: np.ndarray, points: ClippedPoints, schedule: HashSchedule
 ) -> tuple[np.ndarray, float]:
-    """Move centers (k, d), int64, by noisy Lloyd steps; average them over the last.
+    """Move centers (k, d), int64, by noisy Lloyd steps; average those of the last.
 
-    Returned with the mean squared distance to the starting centers, or 0.
+    Also return the mean squared distance of points to the starting centers, or 0.
     """
     radius = schedule.lloyd_radius * points.uncompressed_radius
     mean_square = 0.0
@@ -739,7 +740,7 @@ def _release_radius(
 ) -> tuple[float, float]:
     """Release the smallest radius that holds nearly all points of all clusters.
 
-    Returned with the mean squared distance of the points in it.
+    Also return the mean squared distance of the points in it.
     """
     radii = largest * SHELL_RATIO ** np.arange(SHELLS)
     query = NearestShells(centers, radii)
@@ -747,8 +748,8 @@ def _release_radius(
 
     # From the outside: the first shell at which too many points are as far.
     stddev = np.sqrt(np.arange(1, SHELLS + 1)) / mu
-    least = np.maximum(TAIL * stddev, MAX_OUTSIDE * points.n_points)
-    too_many = np.flatnonzero(np.cumsum(counts) > least)
+    max_outside = np.maximum(TAIL * stddev, MAX_OUTSIDE * points.n_points)
+    too_many = np.flatnonzero(np.cumsum(counts) > max_outside)
     first = too_many[0] if len(too_many) else -1
 
     # Points of a shell are taken to be at the root mean square of its two radii.

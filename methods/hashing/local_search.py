@@ -3,10 +3,10 @@
 Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010). Balcan, Dick, Liang, Mou, Zhang (ICML
 2017), and Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1), use it for k-means. The
 search starts from k random candidates. Each round draws a swap of a center for a
-candidate by the exponential mechanism, with the cost after the swap as loss. A last
-draw selects one of the visited sets of centers. Differences: a record never lowers a
-cost, which halves the epsilon of a draw; a draw is charged by the mu of a mechanism of
-bounded range; and there are far fewer rounds than the theory's hundreds per center.
+candidate by the exponential mechanism, with the inertia after the swap as loss. A last
+draw selects one of the visited sets of centers. Differences: a record never lowers an
+inertia, which halves the epsilon of a draw; a draw is charged by the mu of a mechanism
+of bounded range; and there are far fewer rounds than the theory's hundreds per center.
 """
 
 import math
@@ -30,7 +30,7 @@ MOVES = ("all", "round_robin")
 
 
 def plan_search(n_swaps: int, mu: float) -> list[Charge]:
-    """Plan all draws of a search, each with an equal part of mu squared."""
+    """Plan all draws of a search, each with an equal share of mu squared."""
     draw_mu = mu / math.sqrt(n_swaps + 1)
     swap = plan_release(Swaps, Exponential, mu=draw_mu)
     return [swap] * n_swaps + [plan_release(CandidateSets, Exponential, mu=draw_mu)]
@@ -91,7 +91,7 @@ def private_local_search(
     n_swaps : int
         At least 1.
     mu : float
-        Cost of each of the ``n_swaps + 1`` draws.
+        Privacy cost of each of the ``n_swaps + 1`` draws.
     generator : numpy.random.Generator
         Public: draws the first choice.
     moves : {"all", "round_robin"}, default="all"
@@ -113,7 +113,7 @@ def private_local_search(
     current = generator.permutation(len(candidates))[:k]
     visited = [current]
     for step in range(n_swaps):
-        # Draw a swap of a center (slot) for a candidate, by the cost after it.
+        # Draw a swap of a center (slot) for a candidate, by the inertia after it.
         slots = range(k) if moves == "all" else [step % k]
         query = Swaps(candidates, current, slots)
         (choice,) = points.release(query, choices=mechanism)["choices"]
@@ -122,7 +122,7 @@ def private_local_search(
         current[slot] = candidate
         visited.append(current)
 
-    # Draw one of the visited sets, by its cost.
+    # Draw one of the visited sets, by its inertia.
     query = CandidateSets(candidates, np.array(visited))
     (choice,) = points.release(query, choices=mechanism)["choices"]
     return candidates[visited[choice]]

@@ -16,8 +16,8 @@ from pkm.compute import DIRECTION_SCALE
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer, Real
 from pkm.methods.contract import inverse_n_root_n
-from pkm.methods.schedule import Schedule, plan_release, unit_noise
-from pkm.methods.trees.splitting import Node, count_parts, count_root, find_origin
+from pkm.methods.schedule import Schedule, counting_noise, plan_release
+from pkm.methods.trees.splitting import Node, count_children, count_root, find_origin
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
@@ -38,7 +38,7 @@ COUNT_SHARE = 0.2
 SUM_SHARE = 0.8
 # Scale of the counts' Laplace noise per unit of the sums' noise multiplier.
 COUNTS_TO_SUM = 20
-SPLIT_RATIO = 3  # smallest size of a cell that is split, over that of a part
+SPLIT_RATIO = 3  # smallest size of a cell that is split, over that of a child
 
 
 class LSHSplits(PrivateKMeans):
@@ -112,7 +112,7 @@ class LSHSplits(PrivateKMeans):
         share = self.centering_share
         delta = self.resolved_delta(n_points)
         if self.variant == "published":
-            # The mean is a noisy sum over a noisy count, with a part of epsilon and
+            # The mean is a noisy sum over a noisy count, with a share of epsilon and
             # delta.
             epsilon = share * self.epsilon
             root = plan_release(CellCounts, Laplace, epsilon=COUNT_SHARE * epsilon)
@@ -126,8 +126,8 @@ class LSHSplits(PrivateKMeans):
             first = [root]
             count = plan_release(CellCounts, Laplace, epsilon=sum_mu / COUNTS_TO_SUM)
         else:
-            # All releases are Gaussian: mu^2 adds up. The tree's part is halved between
-            # its sums and its counts.
+            # All releases are Gaussian: mu^2 adds up. The tree's share is halved
+            # between its sums and its counts.
             mu = gaussian_mu(self.epsilon, delta)
             mean_mu = mu * math.sqrt(share)
             sum_mu = mu * math.sqrt((1 - share) / 2)
@@ -157,7 +157,7 @@ class LSHSplits(PrivateKMeans):
         # Split while cells are large; the multiplier is the sums' noise, in radii.
         multiplier = 1 / schedule.find(CellSums)[-1].mu
         count = schedule.find(CellCounts)[-1]
-        cells, sizes = self._grow(tree, multiplier, unit_noise(count), d)
+        cells, sizes = self._grow(tree, multiplier, counting_noise(count), d)
 
         # The coreset: noisy means of the leaves, weighted by their noisy counts.
         origins = np.tile(mean, (len(cells), 1))
@@ -208,8 +208,8 @@ class LSHSplits(PrivateKMeans):
         n_features: int,
     ) -> tuple[list[int], np.ndarray]:
         """Split while cells are large; return leaves and their released counts."""
-        # Smallest size of a part: ten times the noise of its sum, in radii, but at most
-        # half of an average cluster.
+        # Smallest size of a child: ten times the noise of its sum, in radii, but at
+        # most half of an average cluster.
         count = tree.release(CellCounts([0]), counts=noise)["counts"][0] / SCALE
         size = max(count, 1.0)
         noise_size = int(10 * math.sqrt(n_features) * multiplier)
@@ -220,16 +220,16 @@ class LSHSplits(PrivateKMeans):
         leaves: list[Node] = []
         for level in range(self.depth):
             # Split cells of at least SPLIT_RATIO times that size by the level's
-            # hyperplane, and count both parts.
+            # hyperplane, and count both children.
             leaves += [node for node in nodes if node.size < SPLIT_RATIO * min_size]
             large = [node for node in nodes if node.size >= SPLIT_RATIO * min_size]
             pairs = [tree.split(node.cell, level) for node in large]
-            counted = count_parts(tree, pairs, noise)
+            counted = count_children(tree, pairs, noise)
 
-            # Keep the parts that are large enough; a cell with none is a leaf.
+            # Keep the children that are large enough; a cell with none is a leaf.
             nodes = []
-            for node, parts in zip(large, counted, strict=True):
-                kept = [part for part in parts if part.size >= min_size]
+            for node, children in zip(large, counted, strict=True):
+                kept = [child for child in children if child.size >= min_size]
                 nodes += kept
                 leaves += [node] * (not kept)
         leaves += nodes

@@ -18,7 +18,7 @@ from pkm.methods.baselines.public_data import PublicDataMethod
 from pkm.methods.constraints import AUTO, Integer
 from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.lloyd.pe_means import LLOYD_RADIUS, PublicBall, cluster_by_counts
-from pkm.methods.schedule import Schedule, plan_release, unit_noise
+from pkm.methods.schedule import Schedule, counting_noise, plan_release
 from pkm.privacy import (
     Curator,
     Gaussian,
@@ -178,7 +178,7 @@ class FedDPKMeans(PublicDataMethod):
         # The subspace of the largest eigenvalues of noisy second moments.
         basis = None
         if projection:
-            noise = unit_noise(projection[0])
+            noise = counting_noise(projection[0])
             moments = points.release(SecondMoments(), moments=noise)["moments"]
             matrix = SecondMoments.matrix(moments)
             basis = leading_directions(matrix, self.resolved_dimensions())

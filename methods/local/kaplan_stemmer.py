@@ -30,8 +30,8 @@ from pkm.compute import DIRECTION_SCALE
 from pkm.methods.constraints import AUTO, Integer
 from pkm.methods.coreset import CoresetMethod, project_onto_simplex
 from pkm.methods.local.local_dp import (
+    CohortPlan,
     LocalModel,
-    ReportPlan,
     min_users,
     shrunken_means,
     snap_to_ball,
@@ -104,8 +104,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         Intervals per direction. ``auto`` is as many as keep a box above the noise; see
         :meth:`resolved_intervals`.
     passes : int, default=1
-        Rounds of means of the heavy boxes. The second and later ones are about the
-        candidates so far, clipped to the size of a box.
+        Rounds in which the heavy boxes are averaged. In the second and later ones,
+        users report differences to the candidates so far, clipped to the size of a box.
     lloyd_steps : int, default=2
         Rounds of Lloyd steps.
     shares : sequence of float or "auto", default="auto"
@@ -206,8 +206,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         self,
         n_points: int,
         n_features: int,
-    ) -> ReportPlan:
-        """Boxes, sums in every pass, weights, sums in every Lloyd step."""
+    ) -> CohortPlan:
+        """Cohorts: counts of boxes, sums in every pass, weights, sums in every step."""
         n_users = cohort_sizes(n_points, self.resolved_shares())[0]
         n_projections = self.resolved_projections(n_features)
         intervals = self.resolved_intervals(n_users, n_projections)
@@ -380,7 +380,9 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         radii: np.ndarray,
         shares: np.ndarray,
     ) -> np.ndarray:
-        """Shrunken means of differences to the origins of cells, in half-widths.
+        """Shrunken means of users' differences to the origin of their cell.
+
+        In half-widths; an origin is the midpoint of a box, a candidate or a center.
 
         ``shares`` has the share of all users in each cell.
         """

@@ -1,8 +1,9 @@
 """Methods of the local model: their base class, and three baselines.
 
 Every user sends one report, randomized on the user's side, so that no other party is
-trusted. The baselines are a mean, Lloyd's algorithm with other users in every round,
-and noise on every point. The method that they are compared with is
+trusted. Users are divided into disjoint cohorts; those of one answer the same query.
+The baselines are a mean, Lloyd's algorithm with other users in every round, and noise
+on every point. The method that they are compared with is
 :class:`pkm.methods.KaplanStemmerLocal`.
 """
 
@@ -47,7 +48,7 @@ BATCH_SIZE = 1 << 13
 MAX_EPOCHS = 10
 
 #: Query and randomizer of every cohort, in order.
-ReportPlan = list[tuple[type[Query], Any]]
+CohortPlan = list[tuple[type[Query], Any]]
 
 
 class LocalModel(PrivateKMeans):
@@ -85,8 +86,8 @@ class LocalModel(PrivateKMeans):
         """
         reports = self.plan_reports(n_points, n_features)
         releases = [
-            plan_release(query, mechanism, epsilon=self.epsilon, group=group)
-            for group, (query, mechanism) in enumerate(reports)
+            plan_release(query, mechanism, epsilon=self.epsilon, group=cohort)
+            for cohort, (query, mechanism) in enumerate(reports)
         ]
         return Schedule(*releases)
 
@@ -95,7 +96,7 @@ class LocalModel(PrivateKMeans):
         self,
         n_points: int,
         n_features: int,
-    ) -> ReportPlan:
+    ) -> CohortPlan:
         """Query and randomizer of every cohort."""
 
     def _divide(
@@ -127,7 +128,7 @@ class LocalModel(PrivateKMeans):
         origins: np.ndarray,
         radii: np.ndarray,
     ) -> tuple[np.ndarray, float]:
-        """Estimate sums (m, d) of cells about origins, and their noise, in radii."""
+        """Estimate sums (m, d) of differences to origins, and their noise, in radii."""
         # Every user reports one vector at the whole epsilon.
         randomizer = SignedSums(self.epsilon, cohort.n_features, cohort.key)
         query = LocalSums(rule, cells, origins, radii)
@@ -163,8 +164,8 @@ class LocalMean(LocalModel):
         self,
         n_points: int,
         n_features: int,
-    ) -> ReportPlan:
-        """One sum."""
+    ) -> CohortPlan:
+        """One cohort: the sum of its points."""
         return [(LocalSums, SignedSums)]
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
@@ -209,8 +210,8 @@ class NoisedReports(LocalModel):
         self,
         n_points: int,
         n_features: int,
-    ) -> ReportPlan:
-        """The points."""
+    ) -> CohortPlan:
+        """One cohort: its noisy points."""
         return [(LocalPoints, VectorRandomizer)]
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
@@ -231,8 +232,8 @@ class NoisedReports(LocalModel):
         )
         with threadpool_limits(1):  # the same bits on any number of cores
             model.fit(directions / np.float64(REPORT_SCALE))
-        unit = randomizer.length * cohort.radius
-        centers = np.asarray(model.cluster_centers_) * unit
+        length = randomizer.length * cohort.radius
+        centers = np.asarray(model.cluster_centers_) * length
         return snap_to_ball(centers, cohort.radius)[None], 1
 
 
@@ -281,7 +282,7 @@ class LocalLloyd(LocalModel):
         self,
         n_points: int,
         n_features: int,
-    ) -> ReportPlan:
+    ) -> CohortPlan:
         """Counts and sums, round by round."""
         oracle = frequency_oracle(self.epsilon, self.n_clusters)
         return [(LocalCounts, oracle), (LocalSums, SignedSums)] * self.n_iterations
@@ -307,18 +308,18 @@ class LocalLloyd(LocalModel):
         origins = np.zeros((k, d), np.int64)
         radii = np.full(k, radius)
         rounds = zip(cohorts[::2], cohorts[1::2], strict=True)
-        for counted, summed in rounds:
+        for count_cohort, sum_cohort in rounds:
             # Count users of one cohort by their nearest center; sum points of the
             # other.
             rule = NearestCenter(centers)
-            counts, stddev = self._count(counted, rule, k)
-            sums, _ = self._sum(summed, rule, cells, origins, radii)
+            counts, stddev = self._count(count_cohort, rule, k)
+            sums, _ = self._sum(sum_cohort, rule, cells, origins, radii)
 
             # Move centers whose counts exceed the noise to the means. The counts are
             # scaled to the size of the other cohort.
             above_noise = counts > stddev
             sizes = np.where(above_noise, counts, 1.0)
-            sizes *= summed.size / counted.size
+            sizes *= sum_cohort.size / count_cohort.size
             means = snap_to_ball(sums / sizes[:, None], radius)
             centers = np.where(above_noise[:, None], means, centers)
         return centers[None], self.n_iterations

@@ -299,7 +299,7 @@ class MSTKMeans(SyntheticKMeans):
     shares = (1 / 3, 1 / 3, 1 / 3)
 
     def count_rounds(self, n_features: int) -> tuple[int, int]:
-        """One, with a choice for each edge of a tree."""
+        """One round, with a choice for each edge of a tree."""
         return 1, n_features - 1
 
     def draw_records(

@@ -1,7 +1,8 @@
-"""What a fit of the synopsis costs, and what it can see, from public numbers alone.
+"""Expected error of a fit of the synopsis, and what it can see, from public numbers.
 
-Costs of fits to generated data sets follow one law: the excess over k-means falls with
-the square of the records of a cluster times the budget. The constants were fitted by
+The excess of a fit is its inertia over that of k-means, less 1. Fits to generated data
+sets follow one law: the excess falls with the square of the records of a cluster times
+the budget. The constants were fitted by
 ``tools/studies/price_law.py``. The budget is epsilon up to three columns, where noise
 is Laplace's, and mu from four columns on, where it is Gaussian.
 """
@@ -22,7 +23,7 @@ VARIANCE_RATIO = 3.0
 
 @dataclass(frozen=True)
 class PriceLaw:
-    """Expected excess cost as a function of records, columns and variance ratio.
+    """Expected excess as a function of records, columns and variance ratio.
 
     Attributes
     ----------
@@ -73,7 +74,7 @@ def expected_excess(
     delta: float = SOUND_DELTA,
     variance_ratio: float = VARIANCE_RATIO,
 ) -> float:
-    """Expected excess cost of :class:`pkm.methods.SynopsisKMeans` over k-means.
+    """Expected excess of the inertia of :class:`pkm.methods.SynopsisKMeans`.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ def expected_excess(
     Returns
     -------
     float
-        0.1 is a cost a tenth above that of k-means.
+        0.1 is an inertia a tenth above that of k-means.
 
     Raises
     ------

@@ -1,6 +1,7 @@
-"""What follows from a synopsis that was released: no private data are read or charged.
+"""What follows from a released synopsis, that is, a private summary of the points.
 
-How many clusters there are, rows like the data, k-medians and a Gaussian mixture.
+No private data are read, and nothing is charged, for the number of clusters, synthetic
+rows, k-medians and a Gaussian mixture.
 """
 
 import math
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from pkm.compute import SCALE, middle_and_half_width
 from pkm.methods.baselines.kmedian import move_to_medians
 from pkm.methods.trees.leaves import Leaves
-from pkm.methods.weighted_kmeans import weighted_cost, weighted_kmeans
+from pkm.methods.weighted_kmeans import weighted_inertia, weighted_kmeans
 from pkm.scalars import is_integer
 
 N_INIT = 3  # starts of each k-means of a curve
@@ -28,18 +29,19 @@ RECORDS_OVER_CANDIDATES = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Synopsis:
-    """What a method has released besides its centers.
+    """A private summary of the points: weighted cubes that records are spread over.
 
     Attributes
     ----------
     leaves : Leaves
         On a linear scale, in grid steps of the domain that the method ran in.
-    costs : ndarray of shape (max_clusters,), float64, or None
-        Cost curve, in squared grid steps; None where k was given.
+    inertias : ndarray of shape (max_clusters,), float64, or None
+        Cost curve (inertia of k = 1, 2, ...), in squared grid steps; None where k was
+        given.
     """
 
     leaves: Leaves
-    costs: np.ndarray | None = None
+    inertias: np.ndarray | None = None
 
 
 def cost_curve(
@@ -47,7 +49,7 @@ def cost_curve(
     max_clusters: int,
     n_points: int,
 ) -> np.ndarray:
-    """Costs of k-means for k = 1, 2, ..., as weighted cells estimate them.
+    """Inertias of k-means for k = 1, 2, ..., as weighted cells estimate them.
 
     Parameters
     ----------
@@ -73,25 +75,25 @@ def cost_curve(
     weights = leaves.weights
     # Within a leaf records are uniform, whatever k is.
     within = float(leaves.spread @ weights)
-    costs = np.empty(max_clusters)
+    inertias = np.empty(max_clusters)
     for k in range(1, max_clusters + 1):
         centers = weighted_kmeans(points, weights, k, N_INIT, SEED)
-        costs[k - 1] = within + weighted_cost(points, weights, centers)
+        inertias[k - 1] = within + weighted_inertia(points, weights, centers)
 
-    # More centers never cost more; a few starts may miss that. Small cells are left out
-    # of a synopsis: the others stand for all records.
-    return np.minimum.accumulate(costs) * (n_points / weights.sum())
+    # More centers never have more inertia; a few starts may miss that. Small cells are
+    # left out of a synopsis: the others stand for all records.
+    return np.minimum.accumulate(inertias) * (n_points / weights.sum())
 
 
-def find_knee(costs: np.ndarray) -> int:
+def find_knee(inertias: np.ndarray) -> int:
     """Choose the number of clusters by a cost curve.
 
-    Without clusters log cost falls evenly with log k, by 2/d: a straight line. The knee
-    is where the curve lies farthest below the line between its ends.
+    Without clusters log inertia falls evenly with log k, by 2/d: a straight line. The
+    knee is where the curve lies farthest below the line between its ends.
 
     Parameters
     ----------
-    costs : ndarray of shape (max_clusters,), float64
+    inertias : ndarray of shape (max_clusters,), float64
         Nonnegative; of k = 1, 2, ...
 
     Returns
@@ -109,11 +111,11 @@ def find_knee(costs: np.ndarray) -> int:
     >>> find_knee(np.array([90.0, 40.0, 5.0, 4.5, 4.2, 4.0]))
     3
     """
-    log_k = np.log(np.arange(1, len(costs) + 1))
-    # Without a logarithm of 0, the cost of as many centers as there are points.
-    log_costs = np.log(np.maximum(costs, np.finfo(float).tiny))
-    slope = (log_costs[-1] - log_costs[0]) / log_k[-1]
-    return int(np.argmax(log_costs[0] + slope * log_k - log_costs)) + 1
+    log_k = np.log(np.arange(1, len(inertias) + 1))
+    # Without a logarithm of 0, the inertia of as many centers as there are points.
+    log_inertias = np.log(np.maximum(inertias, np.finfo(float).tiny))
+    slope = (log_inertias[-1] - log_inertias[0]) / log_k[-1]
+    return int(np.argmax(log_inertias[0] + slope * log_k - log_inertias)) + 1
 
 
 def spread_clusters(
@@ -172,20 +174,20 @@ class ReleasedSynopsis:
     def _set_synopsis(self: Any, synopsis: Synopsis) -> None:
         """Set attributes of a fit, in the units of X."""
         # Leaves are in grid steps of the domain that the method ran in.
-        origin, unit = middle_and_half_width(*self.domain_)
+        middle, half_width = middle_and_half_width(*self.domain_)
         leaves = synopsis.leaves
-        d = len(unit)
+        d = len(middle)
         fields = [("center", float, (d,)), ("sides", float, (d,)), ("weight", float)]
         self.synopsis_ = np.empty(len(leaves.weights), fields)
-        self.synopsis_["center"] = leaves.midpoints / SCALE * unit + origin
-        self.synopsis_["sides"] = leaves.sides[:, None] / SCALE * unit
+        self.synopsis_["center"] = leaves.midpoints / SCALE * half_width + middle
+        self.synopsis_["sides"] = leaves.sides[:, None] / SCALE * half_width
         self.synopsis_["weight"] = leaves.weights
 
         # A curve of an earlier fit is no longer true.
         vars(self).pop("cost_curve_", None)
-        if synopsis.costs is not None:
-            half_width = 1.0 if self.zoom_ is None else self.zoom_.half_width
-            self.cost_curve_ = synopsis.costs * (half_width / SCALE) ** 2
+        if synopsis.inertias is not None:
+            relative = 1.0 if self.zoom_ is None else self.zoom_.half_width
+            self.cost_curve_ = synopsis.inertias * (relative / SCALE) ** 2
 
     def sample(
         self: Any,
@@ -241,12 +243,12 @@ class ReleasedSynopsis:
         if len(self.synopsis_) <= len(self.cluster_centers_):
             return self.cluster_centers_.copy()
         # In grid steps, in which a column has the weight that it has in the fit.
-        origin, half_width = middle_and_half_width(*self.domain_)
+        middle, half_width = middle_and_half_width(*self.domain_)
         step = half_width / SCALE
-        points = (self.synopsis_["center"] - origin) / step
-        start = (self.cluster_centers_ - origin) / step
+        points = (self.synopsis_["center"] - middle) / step
+        start = (self.cluster_centers_ - middle) / step
         medians, _ = move_to_medians(points, self.synopsis_["weight"], start)
-        return medians * step + origin
+        return medians * step + middle
 
     def gaussian_mixture(self: Any) -> GaussianMixture:
         """Fit a Gaussian mixture to rows of :meth:`sample`, at no cost of privacy.
@@ -259,18 +261,18 @@ class ReleasedSynopsis:
         """
         check_is_fitted(self, "synopsis_")
         # In half-widths: scikit-learn adds 1e-6 to variances.
-        origin, half_width = middle_and_half_width(*self.domain_)
-        rows = (self.sample(MIXTURE_ROWS, SEED) - origin) / half_width
+        middle, half_width = middle_and_half_width(*self.domain_)
+        rows = (self.sample(MIXTURE_ROWS, SEED) - middle) / half_width
         mixture = GaussianMixture(
             len(self.cluster_centers_),
             covariance_type="diag",
-            means_init=(self.cluster_centers_ - origin) / half_width,
+            means_init=(self.cluster_centers_ - middle) / half_width,
             random_state=SEED,
         ).fit(rows)
 
         # All that `fit` has set and other methods read, in the units of X.
         mixture.means_init = self.cluster_centers_
-        mixture.means_ = mixture.means_ * half_width + origin
+        mixture.means_ = mixture.means_ * half_width + middle
         mixture.covariances_ *= half_width**2
         mixture.precisions_ /= half_width**2
         mixture.precisions_cholesky_ /= half_width

@@ -1,8 +1,9 @@
 """k-means on a private synopsis that suits the data's shape: this project's method.
 
-Counts of nested grids are best with few features, hashing and averages with many. The
-choice follows from d alone, and the share of the budget for a zoom from n, d and the
-budget. These are public, so that the choice costs nothing. See docs/synopsis.md.
+A synopsis is a private summary of the points: weighted cells or candidates. Counts of
+nested grids are best with few features, hashing and averages with many. The choice
+follows from d alone, and the share of the budget for a zoom from n, d and the budget.
+These are public, so that the choice costs nothing. See docs/synopsis.md.
 """
 
 import math
@@ -48,7 +49,7 @@ MAX_CLUSTERS = 20
 
 
 def refinement() -> Refinement:
-    """Options of the Lloyd steps after hashing: the constants of this module."""
+    """Return the options of the Lloyd steps after hashing, constants of this module."""
     return Refinement(
         share=LLOYD_SHARE,
         n_averaged=N_AVERAGED,
@@ -63,8 +64,8 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
     Parameters
     ----------
     n_clusters : int or "auto", default=8
-        ``auto`` is the knee of ``cost_curve_``, the costs of 1, 2, ... clusters on the
-        synopsis. The fit sets ``n_clusters_``; the choice costs no privacy.
+        ``auto`` is the knee of ``cost_curve_``, the inertia of 1, 2, ... clusters on
+        the synopsis. The fit sets ``n_clusters_``; the choice costs no privacy.
     max_clusters : int, default=20
         For ``auto``: largest number on the curve, which releases are planned for. The
         knee is below it.
@@ -108,7 +109,7 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
         "radius": AUTO | Real(0),
     }
     noise_context_defaults = {"max_clusters": MAX_CLUSTERS}
-    batched = False  # its parts are not
+    batched = False  # neither method of the synopsis is
     supports_chunks = True
     benefits_from_ball = True
     compresses_tails = True
@@ -144,7 +145,7 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         n = curator.n_points
         d = curator.n_features
-        # The curve by which k is chosen is kept with what was released.
+        # The cost curve by which k is chosen becomes part of the synopsis.
         curves = []
 
         def find_k(leaves: Leaves) -> int:
@@ -163,8 +164,8 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
         run = hashing.run(curator, schedule, finder)
         assert run.candidates is not None, "candidates are counted"
         linear = curator.scale.expand(run.centers / SCALE) * SCALE
-        unit = SCALE / curator.scale.linear_part
-        clusters = spread_clusters(run.candidates, linear, run.mean_square * unit**2)
+        step = SCALE / curator.scale.linear_part
+        clusters = spread_clusters(run.candidates, linear, run.mean_square * step**2)
         return run.centers[None], schedule.rounds, Synopsis(clusters, *curves)
 
     def _quadtree(self) -> QuadtreeKMeans:

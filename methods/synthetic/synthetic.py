@@ -19,7 +19,6 @@ from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
-    Budget,
     Charge,
     Curator,
     Exponential,
@@ -105,7 +104,7 @@ class SyntheticKMeans(PrivateKMeans):
 
     @abstractmethod
     def count_rounds(self, n_features: int) -> tuple[int, int]:
-        """Rounds for two or more columns, and choices in each."""
+        """Number of rounds for two or more columns, and of choices in each round."""
 
     @abstractmethod
     def draw_records(
@@ -155,19 +154,14 @@ class SyntheticKMeans(PrivateKMeans):
             table_mu=factor * table_mu,
         )
 
-    def budget(
-        self,
-        n_points: int,
-        n_features: int,
-    ) -> Budget | None:
-        """Budget of one run; refuses more than ``max_features`` columns."""
+    def check_features(self, n_features: int) -> None:
+        """Refuse more than ``max_features`` columns."""
         if n_features > self.max_features:
             raise ValueError(
                 f"d={n_features} features are too many: {type(self).__name__} compares "
                 f"tables of at most {self.max_features}; take a method for more "
                 f"features, such as {self.alternatives}"
             )
-        return super().budget(n_points, n_features)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Draw synthetic records, cluster them; see :meth:`PrivateKMeans.cluster`."""

@@ -1,7 +1,7 @@
 """DPM: clusters by splitting the data through sparse regions (Liebenow et al., "DPM").
 
 The domain is split recursively at the centers of intervals, chosen by a score that
-favors empty intervals near the median. A split is accepted if both parts have enough
+favors empty intervals near the median. A split is accepted if both children have enough
 points. The noisy means of the remaining cells are the centers, whose number follows
 from the data. Algorithms, lines and definitions are those of the paper.
 """
@@ -16,8 +16,8 @@ import numpy as np
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, FLAG, Integer, Real
 from pkm.methods.contract import inverse_n_root_n
-from pkm.methods.schedule import Schedule, plan_release, unit_noise
-from pkm.methods.trees.splitting import Node, count_parts, count_root, find_origin
+from pkm.methods.schedule import Schedule, counting_noise, plan_release
+from pkm.methods.trees.splitting import Node, count_children, count_root, find_origin
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
@@ -95,7 +95,7 @@ class DPM(PrivateKMeans):
         intervals, the exact sensitivity of a score whose ranks count from both ends,
         and the public number of points. Its averages are about each cell's midpoint,
         with the half-diagonal of the cell as sensitivity; centers are clipped to their
-        cells. Counts of rejected parts are used, and noise is scaled so that the
+        cells. Counts of rejected children are used, and noise is scaled so that the
         ledger's total is the budget.
     shares : "auto" or sequence of 4 floats, default="auto"
         Shares of epsilon for interval size, counts, splits and averages; their sum is
@@ -239,7 +239,7 @@ class DPM(PrivateKMeans):
             first = [root, plan_release(GapPercentile, Percentile, epsilon=gap)]
             average_mu = gaussian_mu(averages, AVERAGE_DELTA_SHARE * delta)
         else:
-            # Scale all of it up until the parts, composed tightly, spend the budget.
+            # Scale all costs up until they spend the budget, composed tightly.
             count_delta = 0.0
             mus = [*level_budgets(counts, self.depth), gaussian_mu(averages, delta)]
             factor = largest_multiple(mus, split_epsilons, self.epsilon, delta)
@@ -315,14 +315,14 @@ class DPM(PrivateKMeans):
     ) -> list[Node]:
         """Split all cells level by level; return the leaves.
 
-        A split is accepted if the released counts of both parts are larger than the
-        ``2**depth``-th part of ``size``, the count of the root.
+        A split is accepted if the released counts of both children are larger than
+        ``size / 2**depth``, with ``size`` the count of the root.
         """
         is_published = self.variant == "published"
         score = self._score()
         min_size = size / 2**self.depth
-        noises = [unit_noise(release) for release in schedule.find(CellCounts)]
-        part_noises = noises[-self.depth :]  # of the counts of parts, by level
+        noises = [counting_noise(release) for release in schedule.find(CellCounts)]
+        child_noises = noises[-self.depth :]  # of the counts of children, by level
         nodes = [Node(0, size)]
         leaves: list[Node] = []
         for level, split in enumerate(schedule.find(Splits)):
@@ -344,20 +344,21 @@ class DPM(PrivateKMeans):
                 for cell, candidate in zip(cells, candidates, strict=True)
             ]
 
-            # Count both parts (lines 16-17). If one has at most tau_e points, the cell
-            # is a leaf (line 18).
-            noise = part_noises[level]
-            counted = count_parts(tree, pairs, noise)
+            # Count both children (lines 16-17). If one has at most tau_e points, the
+            # cell is a leaf (line 18).
+            noise = child_noises[level]
+            counted = count_children(tree, pairs, noise)
             accepted: list[Node] = []
-            for node, parts in zip(nodes, counted, strict=True):
-                part_sizes = [part.size for part in parts]
-                if min(part_sizes) > min_size:
-                    accepted += parts
+            for node, children in zip(nodes, counted, strict=True):
+                child_sizes = [child.size for child in children]
+                if min(child_sizes) > min_size:
+                    accepted += children
                 elif is_published or level == 0:
                     leaves.append(node)
                 else:
-                    former = part_noises[level - 1]
-                    size = averaged_size(node.size, former, sum(part_sizes), noise)
+                    node_noise = child_noises[level - 1]
+                    total = sum(child_sizes)
+                    size = averaged_size(node.size, node_noise, total, noise)
                     leaves.append(Node(node.cell, size))
             nodes = accepted
         return leaves + nodes
@@ -366,13 +367,13 @@ class DPM(PrivateKMeans):
 def averaged_size(
     size: float,
     noise: Laplace | Gaussian,
-    parts_size: float,
-    part_noise: Laplace | Gaussian,
+    children_size: float,
+    child_noise: Laplace | Gaussian,
 ) -> float:
-    """Average a cell's count and the sum of its parts' counts, by inverse variance."""
+    """Average a cell's count and the sum of its children's, by inverse variance."""
     weight = noise.scale**-2
-    parts_weight = (2 * part_noise.scale**2) ** -1
-    return (weight * size + parts_weight * parts_size) / (weight + parts_weight)
+    child_weight = (2 * child_noise.scale**2) ** -1
+    return (weight * size + child_weight * children_size) / (weight + child_weight)
 
 
 def _release_width(
@@ -382,8 +383,8 @@ def _release_width(
     half_width: float,
 ) -> float:
     """Estimate the interval size from gaps of neighboring values (Algorithm 2)."""
-    (cost,) = schedule.find(GapPercentile)
-    noise = Percentile(cost.epsilon)
+    (release,) = schedule.find(GapPercentile)
+    noise = Percentile(release.epsilon)
     answer = curator.release(GapPercentile(PERCENTILE), gap=noise)
     gap = float(answer["gap"][0]) / SCALE * half_width
     return interval_width(gap, size) / half_width

@@ -113,8 +113,8 @@ class EMMC(PrivateKMeans):
         the cover.
     variant : {"published", "sound"}, default="sound"
         ``published`` weighs a covered point by the paper's epsilon / (2 ln(e / delta))
-        and adds the parts' budgets up; ``sound`` takes the largest weight that its part
-        of the budget allows, and composes the parts tightly.
+        and adds the shares of the budget up; ``sound`` takes the largest weight that
+        its share of the budget allows, and composes all costs tightly.
     smallest_radius : float or "auto", default="auto"
         Smallest of the paper's radii that is used, in [0.002, 1]; the unit is 1.5 times
         half of the domain's diagonal. ``auto`` is 0.01 in up to four projected
@@ -192,37 +192,37 @@ class EMMC(PrivateKMeans):
         epsilon = self.epsilon
         delta = self.resolved_delta(n_points)
         count_epsilon = COUNT_SHARE * epsilon
-        cover_part = COVER_SHARE * epsilon
+        cover_budget = COVER_SHARE * epsilon
         cover_delta = COVER_DELTA_SHARE * delta
         average_delta = delta - cover_delta
         mu = gaussian_mu(AVERAGE_SHARE * epsilon, average_delta)
 
-        # For "sound", scale the parts up until they spend the budget, composed tightly.
+        # For "sound", scale all costs up until they spend the budget, composed tightly.
         if self.variant == "sound":
             factor = largest_multiple(
-                [mu], [count_epsilon, cover_part], epsilon, average_delta
+                [mu], [count_epsilon, cover_budget], epsilon, average_delta
             )
             mu *= factor
             count_epsilon *= factor
-            cover_part *= factor
+            cover_budget *= factor
 
         # Weight of a covered point in the exponents of the exponential mechanism.
-        weight = cover_weight(cover_part, cover_delta)
+        weight = cover_weight(cover_budget, cover_delta)
         if self.variant == "published":
             log = math.log(math.e / cover_delta)
-            weight = min(weight, cover_part / (2 * log))
+            weight = min(weight, cover_budget / (2 * log))
 
         # Divide the averages' mu in proportion to the errors that they make in a mean:
         # that of the sum, and that of the count times the expected distance from the
         # midpoint.
-        sum_part = math.sqrt(n_features)
-        count_part = 2 * TYPICAL_CENTER
-        both = sum_part + count_part
+        sum_error = math.sqrt(n_features)
+        count_error = 2 * TYPICAL_CENTER
+        total = sum_error + count_error
         return CoverSchedule(
             cover=MaximumCover(weight, cover_delta),
             candidate_epsilon=count_epsilon,
-            sum_mu=mu * math.sqrt(sum_part / both),
-            count_mu=mu * math.sqrt(count_part / both),
+            sum_mu=mu * math.sqrt(sum_error / total),
+            count_mu=mu * math.sqrt(count_error / total),
         )
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:

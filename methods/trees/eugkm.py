@@ -14,12 +14,11 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import FLAG, Integer, OneOf
 from pkm.methods.coreset import project_onto_simplex
 from pkm.methods.lloyd.lloyd import FastLloyd, SuLloyd
-from pkm.methods.schedule import Schedule, plan_release, unit_noise
+from pkm.methods.schedule import Schedule, counting_noise, plan_release
 from pkm.methods.trees.leaves import gather_leaves
 from pkm.privacy import (
     MAX_CELLS,
     SCALE,
-    Budget,
     Charge,
     Curator,
     Gaussian,
@@ -31,7 +30,10 @@ from pkm.privacy import (
 )
 
 MIN_INTERVALS = 2
-N_PARTS = 2  # of the hybrid: the grid and a Lloyd step, which cost the same
+# Of the hybrid, whose first half of the budget is for the grid: the second is for the
+# first of two Lloyd rounds.
+GRID_SHARE = 1 / 2
+LLOYD_ROUNDS = 2
 # Of the published rule: balances the noise of a cell against its width.
 RECORDS_PER_CELL = 10
 
@@ -61,27 +63,16 @@ def grid_intervals(
     Returns
     -------
     int
-        At least 2.
-
-    Raises
-    ------
-    ValueError
-        If a grid of two intervals per feature has more than ``max_cells`` cells.
+        At least 2 where ``max_cells`` allows it.
 
     Examples
     --------
     >>> grid_intervals(5000, 2, 15, 1.0, "published", 2_000_000)
     22
     """
-    d = n_features
-    if MIN_INTERVALS**d > max_cells:
-        raise ValueError(
-            f"max_cells={max_cells} is too few for d={d} features: two intervals in "
-            f"each make 2^{d} cells; EUGkM is a method for few features"
-        )
-
     # The optimum of the rule, between errors of rounding to cells and of noise in
     # cells.
+    d = n_features
     if rule == "published":
         optimum = (n_points * epsilon / RECORDS_PER_CELL) ** (2 / (d + 2))
     else:
@@ -157,14 +148,14 @@ class EUGkM(PrivateKMeans):
     consistent: bool = True
     n_init: int = 10
 
-    def budget(
-        self,
-        n_points: int,
-        n_features: int,
-    ) -> Budget | None:
-        """Budget of one run; refuses more features than a grid can have."""
-        self.intervals(n_points, n_features, 1.0)
-        return super().budget(n_points, n_features)
+    def check_features(self, n_features: int) -> None:
+        """Refuse more features than a grid of ``max_cells`` cells can have."""
+        if MIN_INTERVALS**n_features > self.max_cells:
+            raise ValueError(
+                f"max_cells={self.max_cells} is too few for d={n_features} features: "
+                f"two intervals in each make 2^{n_features} cells; EUGkM is a method "
+                "for few features"
+            )
 
     def intervals(
         self,
@@ -173,19 +164,19 @@ class EUGkM(PrivateKMeans):
         share: float,
     ) -> int:
         """Intervals per feature of a grid whose counts have a share of the budget."""
-        cost = self._grid_cost(n_points, share)
+        grid = self._plan_grid(n_points, share)
         # The epsilon at which Laplace noise has the variance of the noise of a count.
-        epsilon = math.sqrt(2) * cost.mu if cost.mu > 0 else cost.epsilon
+        epsilon = math.sqrt(2) * grid.mu if grid.mu > 0 else grid.epsilon
         k = self.n_clusters
         rule = self.grid_rule
         return grid_intervals(n_points, n_features, k, epsilon, rule, self.max_cells)
 
-    def _grid_cost(
+    def _plan_grid(
         self,
         n_points: int,
         share: float,
     ) -> Charge:
-        """Cost of counts that have a share of the budget."""
+        """Plan the counts of the grid, at a share of the budget."""
         return plan_release(GridCounts, Laplace, epsilon=share * self.epsilon)
 
     def schedule(
@@ -194,7 +185,7 @@ class EUGkM(PrivateKMeans):
         n_features: int,
     ) -> Schedule:
         """All releases; see :meth:`PrivateKMeans.schedule`."""
-        return Schedule(self._grid_cost(n_points, 1.0))
+        return Schedule(self._plan_grid(n_points, 1.0))
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Count cells, cluster midpoints; see :meth:`PrivateKMeans.cluster`."""
@@ -209,7 +200,7 @@ class EUGkM(PrivateKMeans):
         # Release the counts of all cells of the grid, in records.
         n = curator.n_points
         intervals = self.intervals(n, curator.n_features, share)
-        noise = unit_noise(self._grid_cost(n, share))
+        noise = counting_noise(self._plan_grid(n, share))
         counts = curator.release(GridCounts(intervals), counts=noise)["counts"][0]
         weights = counts / SCALE
         del counts  # millions of cells
@@ -267,7 +258,7 @@ class GaussianEUGkM(EUGkM):
 
     delta: float | Literal["auto"] = "auto"
 
-    def _grid_cost(
+    def _plan_grid(
         self,
         n_points: int,
         share: float,
@@ -320,13 +311,13 @@ class HybridKMeans(EUGkM):
     ) -> bool:
         """Whether a step is made, from public quantities only."""
         # Mean squared errors, in squared half-widths: of the step, and of rounding.
-        intervals = self.intervals(n_points, n_features, 1 / N_PARTS)
-        error = self._lloyd().round_error(n_points, n_features, N_PARTS)
+        intervals = self.intervals(n_points, n_features, GRID_SHARE)
+        error = self._lloyd().round_error(n_points, n_features, LLOYD_ROUNDS)
         return error < n_features / (3 * intervals**2)
 
     def _lloyd(self) -> SuLloyd | FastLloyd:
         """SuLloyd with two rounds: the first is the step, at half of epsilon."""
-        return SuLloyd(self.n_clusters, epsilon=self.epsilon, n_iterations=N_PARTS)
+        return SuLloyd(self.n_clusters, epsilon=self.epsilon, n_iterations=LLOYD_ROUNDS)
 
     def schedule(
         self,
@@ -337,16 +328,16 @@ class HybridKMeans(EUGkM):
         if not self.has_step(n_points, n_features):
             return super().schedule(n_points, n_features)
         step = self._lloyd().schedule(n_points, n_features).releases[0]
-        return Schedule(self._grid_cost(n_points, 1 / N_PARTS), step)
+        return Schedule(self._plan_grid(n_points, GRID_SHARE), step)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Cluster the grid, make the step; see :meth:`PrivateKMeans.cluster`."""
         if not self.has_step(curator.n_points, curator.n_features):
             return self._cluster_grid(curator, 1.0), 1
         # EUGkM at half of the budget, then the first of two Lloyd rounds.
-        centers = self._cluster_grid(curator, 1 / N_PARTS)
+        centers = self._cluster_grid(curator, GRID_SHARE)
         centers, _ = self._lloyd().iterate(curator, centers, n_rounds=1)
-        return centers, N_PARTS
+        return centers, 2
 
 
 class GaussianHybridKMeans(GaussianEUGkM, HybridKMeans):
@@ -356,7 +347,8 @@ class GaussianHybridKMeans(GaussianEUGkM, HybridKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency; half of mu squared is for each part.
+        Total, zero-out adjacency; half of mu squared is for the grid, half
+        for the step.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
     grid_rule, max_cells, consistent, n_init, bounds, clip, random_state, secure
@@ -384,6 +376,6 @@ class GaussianHybridKMeans(GaussianEUGkM, HybridKMeans):
             self.n_clusters,
             epsilon=self.epsilon,
             delta=self.delta,
-            n_iterations=N_PARTS,
+            n_iterations=LLOYD_ROUNDS,
             radius_schedule="constant",
         )

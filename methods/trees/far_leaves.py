@@ -64,11 +64,11 @@ def find_far_leaves(
             has_leaf = sum_children(has_leaf) > 0
         is_far = _far_cells(limit, len(level_counts), d)
         bound = math.log(max(np.count_nonzero(is_far), 1)) + MARGIN
-        is_visible = is_far & (level_counts > bound / math.sqrt(2) * deviation)
-        positions = np.argwhere(is_visible & ~has_leaf)
+        above_noise = is_far & (level_counts > bound / math.sqrt(2) * deviation)
+        positions = np.argwhere(above_noise & ~has_leaf)
         weights = level_counts[tuple(positions.T)]
         grids.append((len(level_counts), positions, weights))
-        has_leaf |= is_visible
+        has_leaf |= above_noise
     return gather_leaves(grids)
 
 

@@ -18,11 +18,10 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer
 from pkm.methods.lloyd.lloyd import FastLloyd
 from pkm.methods.schedule import Schedule, plan_release
-from pkm.methods.trees.splitting import count_parts
+from pkm.methods.trees.splitting import count_children
 from pkm.privacy import (
     SCALE,
     BoxGrid,
-    Budget,
     CellCounts,
     Curator,
     Gaussian,
@@ -33,7 +32,8 @@ from pkm.privacy import (
 
 MAX_CUTS = 65_535  # positions of all features together: interval numbers have 16 bits
 CUT_RANGE = (1 / 3, 2 / 3)  # of the width of a box
-N_PARTS = 2  # the tree and a Lloyd step, which cost the same
+# Half of mu squared is for the tree, half for the first of two Lloyd rounds.
+LLOYD_ROUNDS = 2
 PENALTY = 2.0  # of a box without a center: its records are assigned outside of it
 SMALLEST_CLUSTER = 50  # a box of fewer than n / (50 k) records is dropped
 
@@ -146,11 +146,11 @@ def best_leaves(
             continue
         # Records of children that were dropped are assigned outside of the box.
         kept = sum(nodes[child].count for child in node.children)
-        missing = max(node.count - kept, 0.0)
-        missing_cost = PENALTY * missing * node.diameter**2
+        n_dropped = max(node.count - kept, 0.0)
+        dropped_cost = PENALTY * n_dropped * node.diameter**2
         first, *others = (costs[child] for child in node.children)
         if not others:
-            costs[i, 1:] = first[1:] + missing_cost
+            costs[i, 1:] = first[1:] + dropped_cost
             continue
         # Divide the centers between both children at the least cost.
         (second,) = others
@@ -158,7 +158,7 @@ def best_leaves(
         for n_centers in range(1, k + 1):
             sums = first[: n_centers + 1] + second[n_centers::-1]
             n_first[i][n_centers] = sums.argmin()
-            costs[i, n_centers] = sums.min() + missing_cost
+            costs[i, n_centers] = sums.min() + dropped_cost
 
     # Follow the choices from the root down.
     leaves = []
@@ -199,7 +199,7 @@ class HST(PrivateKMeans):
     -----
     A record lies in ``layers * d`` nested boxes, all of which are counted, so that
     noise grows with the root of their number. Boxes above a threshold are kept, and
-    both halves of a kept box are counted in the next level, whether they hold records
+    both children of a kept box are counted in the next level, whether they hold records
     or not. The published threshold hides which boxes hold records, at the price of a
     part of delta. Here it only selects boxes, and costs nothing. The count of the root
     is the public n. More than about 60 features with ten layers are refused; the
@@ -232,12 +232,8 @@ class HST(PrivateKMeans):
     delta: float | Literal["auto"] = "auto"
     layers: int = 10
 
-    def budget(
-        self,
-        n_points: int,
-        n_features: int,
-    ) -> Budget | None:
-        """Budget of one run; refuses more cuts than numbers of 16 bits."""
+    def check_features(self, n_features: int) -> None:
+        """Refuse more cuts than numbers of 16 bits."""
         most = MAX_CUTS // (2**self.layers - 1)
         if n_features > most:
             raise ValueError(
@@ -245,7 +241,6 @@ class HST(PrivateKMeans):
                 f"most {most} are served; lower layers, or take a method for more "
                 "features"
             )
-        return super().budget(n_points, n_features)
 
     def schedule(
         self,
@@ -281,7 +276,7 @@ class HST(PrivateKMeans):
             self.n_clusters,
             epsilon=self.epsilon,
             delta=self.delta,
-            n_iterations=N_PARTS,
+            n_iterations=LLOYD_ROUNDS,
             radius_schedule="constant",
         )
 
@@ -339,20 +334,20 @@ def release_tree(
             boundary = int(np.searchsorted(boundaries, position)) + 1
             pairs.append(tree.split(cell, feature, boundary))
 
-        # Count both halves of all boxes; keep those above the threshold.
-        counted = count_parts(tree, pairs, noise)
+        # Count both children of all boxes; keep those above the threshold.
+        counted = count_children(tree, pairs, noise)
         parents = level
         level = []
-        for (parent, _, intervals), parts in zip(parents, counted, strict=True):
-            for side, (cell, count) in enumerate(parts):
+        for (parent, _, intervals), children in zip(parents, counted, strict=True):
+            for side, (cell, count) in enumerate(children):
                 if count < threshold:
                     continue
                 node = _make_box(tree, cell, count)
                 parent.children.append(len(nodes))
                 nodes.append(node)
-                inner = intervals.copy()
-                inner[feature] = 2 * intervals[feature] + side
-                level.append((node, cell, inner))
+                child_intervals = intervals.copy()
+                child_intervals[feature] = 2 * intervals[feature] + side
+                level.append((node, cell, child_intervals))
     return nodes
 
 

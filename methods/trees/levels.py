@@ -105,12 +105,12 @@ def nonnegative_cells(
     return positions, cell_counts
 
 
-def find_visible(
+def find_large_cells(
     counts: np.ndarray,
-    least: float,
+    min_count: float,
     max_left_out: float,
 ) -> np.ndarray:
-    """Find the cells that hold a least number of records.
+    """Find the cells that hold a minimum number of records.
 
     Small cells of a fine grid are mostly noise, and draw centers to empty parts of the
     domain. Where there are few records all cells are small, so that the share of those
@@ -120,7 +120,7 @@ def find_visible(
     ----------
     counts : ndarray of shape (m,), float64
         Positive.
-    least : float
+    min_count : float
     max_left_out : float
         Share of the records that smaller cells may hold together.
 
@@ -130,13 +130,13 @@ def find_visible(
 
     Examples
     --------
-    >>> find_visible(np.array([5.0, 0.5, 4.0, 0.5]), 1.0, 0.2).tolist()
+    >>> find_large_cells(np.array([5.0, 0.5, 4.0, 0.5]), 1.0, 0.2).tolist()
     [True, False, True, False]
-    >>> find_visible(np.array([5.0, 0.5, 4.0, 0.5]), 1.0, 0.06).tolist()
+    >>> find_large_cells(np.array([5.0, 0.5, 4.0, 0.5]), 1.0, 0.06).tolist()
     [True, False, True, True]
     """
     order = np.argsort(counts, kind="stable")
     shares = np.cumsum(counts[order]) / counts.sum()
-    is_visible = np.empty(len(counts), bool)
-    is_visible[order] = (counts[order] >= least) | (shares > max_left_out)
-    return is_visible
+    is_large = np.empty(len(counts), bool)
+    is_large[order] = (counts[order] >= min_count) | (shares > max_left_out)
+    return is_large

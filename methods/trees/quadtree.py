@@ -20,13 +20,12 @@ from pkm.methods.trees.far_leaves import cut_far_part, find_far_leaves
 from pkm.methods.trees.leaves import Leaves, gather_leaves
 from pkm.methods.trees.levels import (
     average_with_children,
-    find_visible,
+    find_large_cells,
     nonnegative_cells,
 )
 from pkm.privacy import (
     MAX_CELLS,
     SCALE,
-    Budget,
     Charge,
     Curator,
     GridCounts,
@@ -53,7 +52,7 @@ GROWTH = 1.4
 LAST_GROWTH = -1.0
 # Cells with fewer records than this, in standard deviations of their noise, are left
 # out, but at most this share of all records.
-LEAST_COUNT = 0.5
+MIN_COUNT = 0.5
 MAX_LEFT_OUT = 0.2
 STEP_SNR = 400.0  # from this n epsilon / k on there is a Lloyd step
 
@@ -142,19 +141,14 @@ class QuadtreeKMeans(PrivateKMeans):
     step_share: float = 0.25
     n_init: int = 10
 
-    def budget(
-        self,
-        n_points: int,
-        n_features: int,
-    ) -> Budget | None:
-        """Budget of one run; refuses more features than a quadtree serves."""
+    def check_features(self, n_features: int) -> None:
+        """Refuse more features than a quadtree serves."""
         if n_features > MAX_FEATURES:
             raise ValueError(
                 f"d={n_features} features are too many: two intervals in each make "
                 f"more than {MAX_CELLS} cells, so that at most {MAX_FEATURES} are "
                 "served; take a method for more features, such as KaplanStemmer"
             )
-        return super().budget(n_points, n_features)
 
     def schedule(
         self,
@@ -196,8 +190,9 @@ class QuadtreeKMeans(PrivateKMeans):
     ) -> tuple[np.ndarray, int, Leaves]:
         """Release the tree, cluster its leaves, make a step.
 
-        See :meth:`PrivateKMeans.cluster`. The leaves are on a linear scale; ``find_k``
-        counts their clusters in place of ``n_clusters``.
+        See :meth:`PrivateKMeans.cluster`. The returned leaves are on a linear scale.
+        ``find_k`` chooses the number of clusters from them, in place of
+        ``n_clusters``.
         """
         schedule = self.schedule(curator.n_points, curator.n_features)
 
@@ -214,8 +209,9 @@ class QuadtreeKMeans(PrivateKMeans):
         total = float(curator.n_points)
         deviations = np.sqrt(average_with_children(counts, 2 / epsilons**2))
         positions, weights = nonnegative_cells(counts, total)
-        is_visible = find_visible(weights, LEAST_COUNT * deviations[-1], MAX_LEFT_OUT)
-        finest = schedule.intervals[-1], positions[is_visible], weights[is_visible]
+        min_count = MIN_COUNT * deviations[-1]
+        is_large = find_large_cells(weights, min_count, MAX_LEFT_OUT)
+        finest = schedule.intervals[-1], positions[is_large], weights[is_large]
         leaves = cut_far_part(gather_leaves([finest]), scale)
         far = find_far_leaves(counts, deviations, scale)
         leaves = leaves.append(far).or_domain(total)

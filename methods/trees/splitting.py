@@ -1,4 +1,4 @@
-"""Steps shared by methods that split cells: counts of cells, and a public origin."""
+"""Steps of methods that split cells: counts of children, and the origin of sums."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pkm.compute import middle_and_half_width
-from pkm.methods.schedule import Schedule, unit_noise
+from pkm.methods.schedule import Schedule, counting_noise
 from pkm.privacy import SCALE, CellCounts, Curator, Gaussian, Laplace, PartitionTree
 
 MAX_ORIGIN_DISTANCE = 1000  # half-widths of the range
@@ -19,12 +19,12 @@ class Node(NamedTuple):
     size: float
 
 
-def count_parts(
+def count_children(
     tree: PartitionTree,
     pairs: Sequence[tuple[int, int]],
     noise: Laplace | Gaussian,
 ) -> list[tuple[Node, Node]]:
-    """Release the counts of both parts of every split, in one query."""
+    """Release the counts of both children of every split cell, in one query."""
     # Cells of one query are disjoint: a record changes one count by 1.
     cells = [cell for pair in pairs for cell in pair]
     counts = tree.release(CellCounts(cells), counts=noise)["counts"] / SCALE
@@ -37,7 +37,7 @@ def count_root(
     schedule: Schedule,
 ) -> float:
     """Release the number of all points, the first count of a schedule."""
-    noise = unit_noise(schedule.find(CellCounts)[0])
+    noise = counting_noise(schedule.find(CellCounts)[0])
     answer = curator.whole().release(CellCounts([0]), counts=noise)
     return float(answer["counts"][0] / SCALE)
 

@@ -1,9 +1,10 @@
 """Clients of federated clustering with removals: of MUFC, DC-KMeans, Q-k-means.
 
-The state of a client holds no data of a removed point: rows are overwritten. k-means++
-seeds are drawn by an exponential race: the next seed is the point with the smallest
-quotient of its arrival time, an exponential variate, and its squared distance to the
-seeds. It is distributed as in k-means++, and removing another point leaves it the same.
+The state of a client holds no data of a removed point: rows are overwritten. Its seeds
+are the starting centers of k-means++, drawn by an exponential race. The next seed is
+the point with the smallest quotient of its arrival time, an exponential variate, and
+its squared distance to the seeds. It is distributed as in k-means++, and removing
+another point leaves it the same.
 
 Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and
 3; Ginart et al., "Making AI forget you" (2019), for Q-k-means. Units: grid steps.
@@ -116,24 +117,16 @@ class SeedingClient:
             self._seed(first)
         return first is not None
 
-    def _first_removed_step(self, ids: list[int]) -> int | None:
-        """First step of the seeding whose seed is among the points to remove."""
-        removed = set(ids)
-        for step, point in enumerate(self.seed_ids.tolist()):
-            if point in removed:
-                return step
-        return None
-
     def _delete_points(
         self,
         ids: list[int],
         row_of: np.ndarray,
     ) -> int | None:
-        """Delete points; return the first step that had chosen one of them."""
-        first = self._first_removed_step(ids)
+        """Delete points; return the first step of the seeding that had chosen one."""
+        steps = np.flatnonzero(np.isin(self.seed_ids, ids)).tolist()
         for point in ids:
             self._delete_row(point, row_of)
-        return first
+        return min(steps, default=None)
 
     def _delete_row(
         self,
@@ -289,7 +282,7 @@ class QuantizedClient(SeedingClient):
         sums: np.ndarray,
         counts: np.ndarray,
     ) -> np.ndarray:
-        """Means rounded to bins; the old center of an empty cluster."""
+        """Round means to bins; an empty cluster keeps its center."""
         means = sums / np.maximum(counts, 1)[:, None]
         rounded = np.floor(means / self.bin_side + 0.5) * self.bin_side
         return np.where(counts[:, None] > 0, rounded, centers)

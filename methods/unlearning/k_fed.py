@@ -55,14 +55,14 @@ class KFed:
 
     def fit(
         self,
-        parts: Sequence[Points],
+        client_points: Sequence[Points],
         seed: int,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Cluster the clients' points.
 
         Parameters
         ----------
-        parts : sequence of Points
+        client_points : sequence of Points
             One per client.
         seed : int
 
@@ -76,14 +76,14 @@ class KFed:
         """
         # Every client clusters its points.
         k = self.client_clusters or self.n_clusters
-        sequences = child(seed, INITIALIZATION).spawn(len(parts))
+        sequences = child(seed, INITIALIZATION).spawn(len(client_points))
         client_results = [
             client_centers(
                 points.rows.astype(np.float64) / SCALE,
                 k,
                 np.random.default_rng(sequence),
             )
-            for points, sequence in zip(parts, sequences, strict=True)
+            for points, sequence in zip(client_points, sequences, strict=True)
             if points.shape[0]
         ]
 

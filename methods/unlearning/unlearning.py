@@ -131,7 +131,7 @@ class Unlearning:
 
     def fit(
         self,
-        parts: Sequence[Points],
+        client_points: Sequence[Points],
         seed: int | None = None,
         *,
         ids: Sequence[np.ndarray] | None = None,
@@ -140,7 +140,7 @@ class Unlearning:
 
         Parameters
         ----------
-        parts : sequence of Points
+        client_points : sequence of Points
             One per client.
         seed : int, optional
             Seed of a repeatable experiment. The model is marked `repeatable`: whoever
@@ -154,9 +154,9 @@ class Unlearning:
         -------
         FederatedModel
         """
-        sizes = [points.shape[0] for points in parts]
+        sizes = [points.shape[0] for points in client_points]
         if not sum(sizes):
-            raise ValueError("parts must hold at least one point")
+            raise ValueError("client_points must hold at least one point")
         if ids is None:
             ids = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
         n_ids = _check_ids(ids, sizes)
@@ -181,7 +181,7 @@ class Unlearning:
             CLIENTS[self.client](
                 points.rows.copy(), own_ids.astype(np.int64), times[own_ids], bin_side
             )
-            for points, own_ids in zip(parts, ids, strict=True)
+            for points, own_ids in zip(client_points, ids, strict=True)
         ]
         return FederatedModel(self, gamma, server_seed, generator, clients, n_ids)
 

@@ -51,7 +51,17 @@ def _check_scale(name: str, scale: float) -> None:
 
 
 class Cost(NamedTuple):
-    """Cost of a release or a part: GDP mu, pure epsilon, probability of failure."""
+    """Cost of a release or of a part of its answer, before composition.
+
+    Attributes
+    ----------
+    mu : float
+        Parameter of Gaussian differential privacy.
+    epsilon : float
+        Parameter of pure differential privacy.
+    delta : float
+        Probability with which the others may not hold.
+    """
 
     mu: float = 0.0
     epsilon: float = 0.0
@@ -60,10 +70,18 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class _Additive:
-    """Additive noise of a scale.
+    """Base class of additive noise.
 
-    ``distribution`` names the seeded draw of :class:`NoiseStreams`, ``norm`` that of
-    the sensitivity.
+    Attributes
+    ----------
+    scale : float
+        Scale of the noise, in multiples of the sensitivity's unit.
+    name : str
+        Name in the ledger.
+    distribution : str
+        Method of :class:`NoiseStreams` that draws seeded noise.
+    norm : str
+        Norm of :class:`Sensitivity` by which a release is charged.
     """
 
     scale: float
@@ -103,16 +121,16 @@ class _Additive:
         """Exact integer noise of given scales from the operating system's entropy."""
         raise NotImplementedError
 
-    def half_width(self, confidence: float) -> float:
-        """Half-width of the interval about 0 that holds noise with a probability.
+    def margin_of_error(self, confidence: float) -> float:
+        """Bound on the absolute noise that holds with a probability.
 
         It is in grid steps, as the scale.
 
         Examples
         --------
-        >>> round(Gaussian(10.0).half_width(0.95), 2)
+        >>> round(Gaussian(10.0).margin_of_error(0.95), 2)
         19.6
-        >>> round(Laplace(10.0).half_width(0.95), 2)
+        >>> round(Laplace(10.0).margin_of_error(0.95), 2)
         29.96
         """
         raise NotImplementedError
@@ -129,7 +147,7 @@ class _Additive:
         raise NotImplementedError
 
     def details(self, sensitivity: Sensitivity) -> dict[str, float]:
-        """Scale and sensitivity, in half-widths or records, or in the unit if any."""
+        """Scale and sensitivity, in half-widths or records, or in a unit of its own."""
         is_plain = isinstance(sensitivity.unit, float) and sensitivity.unit == 1.0
         steps = SCALE if is_plain else 1
         norm = getattr(sensitivity, self.norm)
@@ -159,7 +177,7 @@ class _Additive:
         ndarray of the same shape, int64
             In grid steps.
         """
-        # The charge is computed in units, so the noise has the scale times the unit.
+        # Scale and charge are in multiples of the unit: the noise has their product.
         unit = 1.0 if sensitivity is None else sensitivity.unit
         if streams.secure:
             return values + self.secure_noise(
@@ -206,35 +224,35 @@ class Gaussian(_Additive):
         key: Key,
         sensitivity: Sensitivity | None = None,
     ) -> np.ndarray:
-        """Add integer noise; round answers in parts of a step to whole steps."""
-        if sensitivity is None or sensitivity.parts == 1:
+        """Add integer noise; round answers of a finer resolution to whole steps."""
+        if sensitivity is None or sensitivity.resolution == 1:
             return super().draw(values, streams, key, sensitivity)
-        whole, rest = np.divmod(values, sensitivity.parts)
+        whole, rest = np.divmod(values, sensitivity.resolution)
         if streams.secure:
-            rounded = whole + (2 * rest >= sensitivity.parts)
+            rounded = whole + (2 * rest >= sensitivity.resolution)
             scale = self.scale * rounding_factor(sensitivity, values.size)
             return rounded + self.secure_noise(np.full(values.shape, scale))
         # The noisy answer is rounded once: the same bits where nothing is left over.
         noise = streams.normal(key, values.shape[1:])
-        noise += rest / (sensitivity.parts * self.scale)
+        noise += rest / (sensitivity.resolution * self.scale)
         return add_rounded(whole, noise, self.scale)
 
-    def draw_chunks(
+    def draw_blocks(
         self, streams: NoiseStreams, key: Key
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """Add the noise of :meth:`draw` chunk by chunk, for one replicate.
+        """Add the noise of :meth:`draw` block by block, for one replicate.
 
         Returns
         -------
         callable
-            From int64 values of shape (m,), in grid steps, to noisy ones.
+            Function from int64 values of shape (m,), in grid steps, to noisy ones.
         """
         if streams.secure:
             return lambda values: self.draw(values[None], streams, key)[0]
-        variates = streams.normal_chunks(key)
+        variates = streams.normal_blocks(key)
         return lambda values: add_rounded(values, variates(len(values)), self.scale)
 
-    def half_width(self, confidence: float) -> float:
+    def margin_of_error(self, confidence: float) -> float:
         """Quantile of the normal distribution."""
         return self.scale * NormalDist().inv_cdf((1 + confidence) / 2)
 
@@ -260,10 +278,10 @@ def rounding_factor(sensitivity: Sensitivity, n_entries: int) -> float:
 
     Examples
     --------
-    >>> rounding_factor(Sensitivity(l1=400.0, l2=200.0, parts=1 << 16), 4)
+    >>> rounding_factor(Sensitivity(l1=400.0, l2=200.0, resolution=1 << 16), 4)
     1.01
     """
-    if sensitivity.parts == 1:
+    if sensitivity.resolution == 1:
         return 1.0
     return 1 + math.sqrt(n_entries) / sensitivity.l2
 
@@ -287,7 +305,7 @@ class Laplace(_Additive):
     distribution = "laplace"
     norm = "l1"
 
-    def half_width(self, confidence: float) -> float:
+    def margin_of_error(self, confidence: float) -> float:
         """Quantile of the exponential distribution, that of the absolute noise."""
         return -self.scale * math.log1p(-confidence)
 
@@ -312,7 +330,7 @@ class BoundedLaplace:
     epsilon : float
         Cost of one value.
     sensitivity : float
-        Sensitivity of one value, in grid steps.
+        Bound on the change of one value between neighbors, in grid steps.
 
     Notes
     -----
@@ -359,8 +377,8 @@ class BoundedLaplace:
 
         def next_scale(b: np.ndarray) -> np.ndarray:  # in units of the sensitivity
             # C(b): the normalization at the sensitivity over that at an end.
-            parts = np.expm1(-1 / b) + np.expm1(-(m - 1) / b)
-            change = parts / np.expm1(-m / b)
+            tails = np.expm1(-1 / b) + np.expm1(-(m - 1) / b)
+            change = tails / np.expm1(-m / b)
             return 1 / (self.epsilon - np.log(change))
 
         # Bisection from the scale without bounds. Invariant: the fixed point lies

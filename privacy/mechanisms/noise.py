@@ -27,10 +27,11 @@ from scipy.special import ndtri
 # with x^2 < 2 * 37. The exact samplers exceed them with probability below 2**-64.
 MAX_VARIATE = {"normal": 13.0, "laplace": 45.0}
 
-# Purposes of a replicate's seed: spawn keys of its seed sequences.
+# What a replicate's seed is used for: spawn keys of its seed sequences.
 DATA, SPLIT, INITIALIZATION, NOISE = range(4)
 
-#: Key of a stream: label and round of a release, then names of its parts.
+#: Key of a stream: label and round of a release, then what tells its draws apart, such
+#: as the name of a part of the answer.
 Key = tuple[object, ...]
 Shape = tuple[int, ...]
 
@@ -73,7 +74,7 @@ def _position(context: str, key: Key) -> tuple[int, ...]:
 
 
 def _secure_tails(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random signs, and uniforms in (0, 1/2] with full precision near 0: tails.
+    """Random signs, and tail probabilities: uniforms in (0, 1/2], precise near 0.
 
     The binary exponent is geometric (leading zeros of a random word), and the mantissa
     has 52 random bits. So inverse distribution functions reach far tails without gaps.
@@ -125,7 +126,7 @@ _stream_generator = _StreamGenerator()  # of each thread
 
 
 class NoiseStreams:
-    """Standard variates for a batch of replicates, from streams named by keys.
+    """Standard variates for a batch of replicates; a key names each replicate's stream.
 
     Parameters
     ----------
@@ -134,8 +135,9 @@ class NoiseStreams:
     secure : bool, default=False
         Draw from the operating system's entropy; results are then not repeatable.
     context : str, default=""
-        Part of every key, such as the run's parameters: runs that differ in it have
-        independent noise. Noise that two runs share would cancel in their difference.
+        Text that identifies the run, such as its method and parameters; it is hashed
+        with every key. Runs that differ in it have independent noise. Noise that two
+        runs share would cancel in their difference.
     public_seeds : sequence of int, optional
         One per replicate. Default: :func:`public_seed` of each seed.
 
@@ -184,7 +186,7 @@ class NoiseStreams:
         self._philox_keys = [] if secure else [_philox_key(seed) for seed in self.seeds]
 
     def by_replicate(self) -> list["NoiseStreams"]:
-        """Return one object for the streams of each replicate."""
+        """Return separate objects, each with the streams of one replicate."""
         return [
             NoiseStreams([seed], self.secure, self._context, [public])
             for seed, public in zip(self.seeds, self.public_seeds, strict=True)
@@ -205,7 +207,7 @@ class NoiseStreams:
         key : tuple
             Key of a release that has been charged.
         sensitivity : Sensitivity, optional
-            By which the release was charged.
+            The one by which the release was charged.
 
         Returns
         -------
@@ -220,23 +222,23 @@ class NoiseStreams:
             return signs * -ndtri(tails)
         return self._seeded(key, shape, np.random.Generator.standard_normal)
 
-    def normal_chunks(self, key: Key) -> Callable[[int], np.ndarray]:
-        """Return a function that draws :meth:`normal` chunk by chunk, by their sizes.
+    def normal_blocks(self, key: Key) -> Callable[[int], np.ndarray]:
+        """Return a function that draws :meth:`normal` block by block.
 
-        For one seeded replicate, of shape (size,) each; concatenated they equal one
-        draw.
+        It takes the size of a block, and serves one seeded replicate. All blocks
+        concatenated equal one draw.
 
         Examples
         --------
         >>> streams = NoiseStreams([0])
-        >>> draw = streams.normal_chunks(("counts", 0))
-        >>> chunks = np.concatenate([draw(2), draw(3)])
-        >>> bool((chunks == streams.normal(("counts", 0), (5,))[0]).all())
+        >>> draw = streams.normal_blocks(("counts", 0))
+        >>> blocks = np.concatenate([draw(2), draw(3)])
+        >>> bool((blocks == streams.normal(("counts", 0), (5,))[0]).all())
         True
         """
         if len(self.seeds) != 1:
             raise ValueError(
-                f"normal_chunks serves one replicate, not {len(self.seeds)}"
+                f"normal_blocks serves one replicate, not {len(self.seeds)}"
             )
         # A separate generator: other draws reset that of the thread.
         position = _position(self._context, key)

@@ -7,7 +7,7 @@ randomness alone. Every randomizer makes one choice by the value, among finitely
 outcomes whose probabilities differ by a factor of at most exp(epsilon) between any two
 values.
 
-A randomizer is a mechanism: it draws the reports of a chunk of users at a time. All
+A randomizer is a mechanism: it draws the reports of a block of users at a time. All
 that is computed from reports is post-processing.
 
 Sources: optimized local hashing, Wang, Blocki, Li, Jha (USENIX Security 2017); Hadamard
@@ -53,7 +53,7 @@ DIRECT_FACTOR = 3
 
 
 class UserCells(NamedTuple):
-    """Cells of a chunk of users: private.
+    """Cells of a block of users: private.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class UserCells(NamedTuple):
 
 
 class UserVectors(NamedTuple):
-    """Vectors of a chunk of users: private.
+    """Vectors of a block of users: private.
 
     Attributes
     ----------
@@ -86,7 +86,9 @@ class UserVectors(NamedTuple):
 
 
 class LocalDomain(NamedTuple):
-    """Values that a user can have: a user's neighbor may have any other of them.
+    """Values that a user can have, in place of a sensitivity.
+
+    A user's neighbor may have any other of them.
 
     Attributes
     ----------
@@ -101,7 +103,7 @@ class LocalDomain(NamedTuple):
 
 
 Reports = tuple[np.ndarray, np.ndarray]
-"""Numbers (m,) of a chunk of users, and their reports (m, ...)."""
+"""Numbers (m,) of a block of users, and their reports (m, ...)."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ class FrequencyOracle(_LocalRandomizer):
         streams : NoiseStreams
             Streams of one replicate: the randomness of the users, user by user.
         key : tuple
-            Key of a chunk of a release that has been charged.
+            Key of a block of a release that has been charged.
         sensitivity : ignored
 
         Returns
@@ -488,7 +490,7 @@ class VectorRandomizer(_LocalRandomizer):
         streams : NoiseStreams
             Streams of one replicate: the randomness of the users, user by user.
         key : tuple
-            Key of a chunk of a release that has been charged.
+            Key of a block of a release that has been charged.
         sensitivity : ignored
 
         Returns

@@ -7,13 +7,13 @@ discrete Laplace of scale s             P(x) ~ exp(-|x| / s)
 discrete Gaussian of scale s            P(x) ~ exp(-x^2 / (2 s^2))
 ======================================  ==============================
 
-Scales are integers, so that every outcome has a rational exponent. Rejection sampling
-from a geometric envelope: the magnitudes are divided into cells of equal integer width,
-and each cell has half the envelope of the one before. A candidate has the magnitude ``v
-* width + offset``, where the offset is uniform below the width, and v is the number of
-zeros before the first one among random bits. It is accepted with probability ``2**v *
-exp(-exponent)``, which is at most 1 because ``exp(-exponent)`` falls at least by half
-over a width.
+Scales are integers, so that every outcome has a rational exponent. Outcomes are drawn
+by rejection from a geometric envelope: the magnitudes are divided into bins of equal
+integer width, and the envelope of each bin is half that of the bin before. A candidate
+has the magnitude ``v * width + offset``, where the offset is uniform below the width,
+and v is the number of zeros before the first one among random bits. It is accepted with
+probability ``2**v * exp(-exponent)``, which is at most 1 because ``exp(-exponent)``
+falls at least by half over a width.
 
 A candidate is accepted if a uniform number, whose first 64 bits are a random word, lies
 below that probability. The probability is computed in float64, with an error below
@@ -42,10 +42,10 @@ MAX_EXPONENT = 512.0
 MAX_SCALE = 1 << 46
 UNBOUNDED = np.int64(1 << 61)
 
-# Width of a cell over the scale, times 2^16, rounded up: log 2 and sqrt(2 log 2). Over
+# Width of a bin over the scale, times 2^16, rounded up: log 2 and sqrt(2 log 2). Over
 # that width the distribution of magnitudes falls at least by half.
-LAPLACE_CELL = 45_427
-GAUSSIAN_CELL = 77_163
+LAPLACE_BIN = 45_427
+GAUSSIAN_BIN = 77_163
 
 _MAX_WORD = np.uint64(2**64 - 1)
 _ONE = np.uint64(1)
@@ -267,9 +267,9 @@ def _fill(
 ) -> tuple[int, int, int, int]:
     """Draw candidates while there are words.
 
-    Returns the next entry to fill and the number of words used, then a candidate for
-    that entry and its number v of zeros, if float64 does not decide on it: the last
-    word used does. If there is no such candidate, v is -1.
+    Returns the next entry to fill and the number of words used. If float64 does not
+    decide on a candidate for that entry, the candidate and its number v of zeros
+    follow: the last word used then decides. Else v is -1.
     """
     # OUT: noise. Invariant: entries below ``done`` are filled and words below ``used``
     # are spent. If words run out within a candidate, it is drawn again from the same
@@ -279,15 +279,13 @@ def _fill(
             break
         scale = scales[done]
 
-        # A uniform offset below the width of a cell, or in an interval that is narrower
-        # than the scale, which is one cell.
+        # A uniform offset below the width of a bin, or in an interval that is narrower
+        # than the scale, which is one bin.
         is_narrow = upper[done] - lower[done] < scale
         if is_narrow:
             width = upper[done] - lower[done] + 1
         else:
-            width = (
-                scale * (GAUSSIAN_CELL if is_gaussian else LAPLACE_CELL) // 65536 + 1
-            )
+            width = scale * (GAUSSIAN_BIN if is_gaussian else LAPLACE_BIN) // 65536 + 1
         # Words beyond the last whole multiple of the width are rejected: no modulo
         # bias.
         offset = words[used] // (_MAX_WORD // np.uint64(width))

@@ -19,7 +19,7 @@ from pkm.privacy.mechanisms import samplers
 from pkm.privacy.mechanisms.additive import Cost
 from pkm.privacy.mechanisms.noise import Key, NoiseStreams
 
-GAP_BLOCK = 1 << 13  # intervals between values that are scored at a time
+BLOCK_INTERVALS = 1 << 13  # intervals between values that are scored at a time
 NEGLIGIBLE = 40.0  # exp(-40) is below the resolution of a seeded uniform variate
 
 # Bound on the relative error of a choice in float arithmetic, per unit of the largest
@@ -292,7 +292,7 @@ class ScoreSensitivity(NamedTuple):
     Attributes
     ----------
     difference : float or ndarray of shape (m,)
-        One for all selections of a release, or one for each.
+        The bound, for all selections of a release or for each of them.
     monotonic : bool, default=False
         Whether an added record moves all scores in the same direction.
     failure : float, default=0
@@ -306,7 +306,7 @@ class ScoreSensitivity(NamedTuple):
 
 @dataclass(frozen=True)
 class _Selection:
-    """Base class of the exponential mechanisms."""
+    """Base class of the exponential mechanisms, which select among candidates."""
 
     epsilon: float
     name = "exponential"
@@ -322,7 +322,7 @@ class _Selection:
         """Accept any epsilon: scores are divided by their sensitivity."""
 
     def cost(self, sensitivity: ScoreSensitivity) -> Cost:
-        """Epsilon, or the Gaussian cost if scores are monotonic."""
+        """Epsilon, or the smaller cost in mu if scores are monotonic."""
         if sensitivity.monotonic:
             return Cost(mu=selection_mu(self.epsilon))
         return Cost(epsilon=self.epsilon, delta=sensitivity.failure)
@@ -333,12 +333,14 @@ class _Selection:
 
 
 class Exponential(_Selection):
-    """Exponential mechanism: probability proportional to exp(epsilon score / change).
+    """Exponential mechanism: probability proportional to ``exp(epsilon score / D)``.
+
+    D is the sensitivity: a bound on the change of the difference of two scores.
 
     Parameters
     ----------
     epsilon : float
-        Bound on the change of the difference of two exponents: the bounded range.
+        Bound on the change of the difference of two exponents (bounded range).
     """
 
     def draw(
@@ -383,10 +385,10 @@ class Exponential(_Selection):
 
 
 class Percentile(_Selection):
-    """Exponential mechanism for a percentile.
+    """Exponential mechanism for a percentile (Smith 2011).
 
-    The score is minus the distance in rank, so the density between two neighboring
-    values is uniform (Smith 2011).
+    The score of a number is minus the distance of its rank from the percentile's. So
+    the density between two neighboring values is uniform.
 
     Parameters
     ----------
@@ -428,8 +430,8 @@ class Percentile(_Selection):
         lower = 0.0
         length = values.upper
         n_intervals = len(values.ordered) + 1
-        for first in range(0, n_intervals, GAP_BLOCK):
-            last = min(first + GAP_BLOCK, n_intervals)
+        for first in range(0, n_intervals, BLOCK_INTERVALS):
+            last = min(first + BLOCK_INTERVALS, n_intervals)
             edges = values.edges(first, last)
             lengths = np.maximum(np.diff(edges), 0.0)
             # The weight of an interval is its length times exp(exponent of its rank).
@@ -480,7 +482,7 @@ class OrderStatistics(NamedTuple):
 
 
 def selection_mu(epsilon: float) -> float:
-    """Gaussian cost of an exponential mechanism with monotonic scores.
+    """Cost in mu of an exponential mechanism with monotonic scores.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Stability histograms: counts over an unbounded domain, released above a threshold.
 
-Which cells occur is private: empty cells are never released, and a cell of one record
-passes the threshold with a small probability only. Source: Korolova, Kenthapadi,
-Mishra, Ntoulas 2009; with Gaussian noise as in Wilkins, Kifer, Zhang, Karrer 2024.
+It is private which cells occur, that is, hold a record. Empty cells are never released,
+and a cell of one record passes the threshold with a small probability only. Source:
+Korolova, Kenthapadi, Mishra, Ntoulas 2009; with Gaussian noise as in Wilkins, Kifer,
+Zhang, Karrer 2024.
 """
 
 import math
@@ -164,20 +165,21 @@ class StabilityHistogram:
         -------
         list of one ReleasedCells
         """
-        # Chunk by chunk and block by block, with the noise of one draw: one chunk at a
-        # time is in memory.
-        add_noise = self._noise.draw_chunks(streams, key)
+        # Histogram by histogram and block by block, with the noise of one draw: one
+        # histogram at a time is in memory.
+        add_noise = self._noise.draw_blocks(streams, key)
         least = max(self.threshold, values.min_count) * SCALE
         cells = []
         large_counts = []
-        for cells_at, counts in values.chunks():
+        for cells_at, counts in values.histograms():
             noisy = np.empty_like(counts)
             for block in make_slices(len(counts), BLOCK_CELLS):
-                noisy[block] = add_noise(counts[block] * values.unit)
-            # Names are looked up after the selection: most cells are never named.
+                noisy[block] = add_noise(counts[block] * values.count_factor)
+            # Names of cells are looked up after the selection, which drops most cells.
             passes = noisy >= least
-            for cell in np.flatnonzero(passes & (counts < SCALE // values.unit)):
-                count = int(counts[cell]) * values.unit / SCALE
+            one_record = SCALE // values.count_factor
+            for cell in np.flatnonzero(passes & (counts < one_record)):
+                count = int(counts[cell]) / one_record
                 own = self.find_threshold(count, streams.secure)
                 passes[cell] = noisy[cell] >= own * SCALE
             selected = np.flatnonzero(passes)
@@ -204,51 +206,53 @@ class OccupiedCells(NamedTuple):
         The cells, in a public order that does not depend on that of the
         records.
     counts : ndarray of shape (m,), int64
-        Positive, in multiples of the unit.
+        Positive.
     min_count : float, default=0
         A public threshold above that of the noise, in records.
-    unit : int, default=2**16
-        Units of 2**-16 records that one stands for in a count.
+    count_factor : int, default=2**16
+        Factor that turns counts into units of 2**-16 records.
     """
 
     cells: np.ndarray
     counts: np.ndarray
     min_count: float = 0.0
-    unit: int = SCALE
+    count_factor: int = SCALE
 
-    def chunks(self) -> Iterator[tuple[CellsAt, np.ndarray]]:
-        """Return all cells as one chunk; see :attr:`StreamedCells.chunks`."""
+    def histograms(self) -> Iterator[tuple[CellsAt, np.ndarray]]:
+        """Return all cells as one histogram; see :class:`StreamedCells`."""
         yield self.cells.__getitem__, np.asarray(self.counts, np.int64)
 
 
 @dataclass(frozen=True)
 class StreamedCells:
-    """Exact counts of more cells than fit memory, chunk by chunk: private.
+    """Exact counts of several histograms, which together may not fit memory: private.
 
     Attributes
     ----------
-    chunks : callable
-        Returns a new iterator over one or more chunks: a function from indices or a
-        slice of the chunk's cells to their names, and the counts. Concatenated they are
-        those of :class:`OccupiedCells`.
+    histograms : callable
+        Returns a new iterator over one or more histograms. Each is a function from
+        indices or a slice of its cells to their names, and an array of counts. All
+        together are as one :class:`OccupiedCells`.
     min_count : float, default=0
-    unit : int, default=2**16
+    count_factor : int, default=2**16
         As in :class:`OccupiedCells`.
     """
 
-    chunks: Callable[[], Iterator[tuple[CellsAt, np.ndarray]]]
+    histograms: Callable[[], Iterator[tuple[CellsAt, np.ndarray]]]
     min_count: float = 0.0
-    unit: int = SCALE
+    count_factor: int = SCALE
 
     @property
     def cells(self) -> np.ndarray:
         """Names of all cells."""
-        return np.concatenate([cells_at(slice(None)) for cells_at, _ in self.chunks()])
+        return np.concatenate(
+            [cells_at(slice(None)) for cells_at, _ in self.histograms()]
+        )
 
     @property
     def counts(self) -> np.ndarray:
         """Counts of all cells."""
-        return np.concatenate([counts for _, counts in self.chunks()])
+        return np.concatenate([counts for _, counts in self.histograms()])
 
 
 class ReleasedCells(NamedTuple):

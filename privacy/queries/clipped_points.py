@@ -1,12 +1,12 @@
 """Private points clipped to a public ball, for hashing (LSH) and local search.
 
-Queries are on all points or on the remaining ones. At first these are all points;
-:meth:`ClippedPoints.filter_farthest` keeps a public number of those that are farthest
-from released centers. A record that is present or not then changes the remaining points
-by one replacement: without the record the next farthest point takes its place. Where
-rows have weights, the weight that a record had goes to the next farthest rows. So
-sensitivities of queries on the remaining points are those of a replacement. The queries
-are in :mod:`pkm.privacy.queries.clipped_queries`.
+Queries are on all points or on the remaining ones. At first all points remain;
+:meth:`ClippedPoints.filter_farthest` keeps a public number of the remaining points,
+which are those farthest from released centers. A record that is present or not then
+changes the remaining points by one replacement: without the record the next farthest
+point takes its place. Where rows have weights, the weight that a record had goes to the
+next farthest rows. So sensitivities of queries on the remaining points are those of a
+replacement. The queries are in :mod:`pkm.privacy.queries.clipped_queries`.
 """
 
 import math
@@ -24,15 +24,15 @@ from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.checks import check_grid_integers, check_positive, check_type
 from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
 
-#: Records whose sums fit int64 if they are in parts of a step: a coordinate of a
-#: difference is at most two half-widths, 2**33 parts.
+#: Largest number of records with weights whose sums, in 2**-16 grid steps, fit int64: a
+#: coordinate of a difference is at most two half-widths, 2**33 of these.
 MAX_WEIGHTED = 1 << 29
 
 
 class ClippedPoints(View):
     """One replicate's points, clipped to a ball around the domain's midpoint.
 
-    Made by :meth:`pkm.privacy.Curator.clipped_points`. Its queries are
+    It is made by :meth:`pkm.privacy.Curator.clipped_points`. Its queries are
     :class:`BucketCounts` and :class:`BucketSums` on the remaining points, and
     :class:`NearestCounts`, :class:`NearestShells`, :class:`NearestSumsAndCounts`,
     :class:`SecondMoments`, :class:`Swaps` and :class:`CandidateSets` on all points.
@@ -59,8 +59,9 @@ class ClippedPoints(View):
     is_filtered : bool
         Whether :meth:`filter_farthest` was called: a record then changes the remaining
         points by a replacement.
-    parts : int
-        Parts of a grid step that exact sums are in: 2**16 where rows have weights.
+    resolution : int
+        Number of integers per grid step in exact sums: 1, or 2**16 where rows have
+        weights.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ class ClippedPoints(View):
         super().__init__(curator)
         check_positive("radius", radius, ", in half-widths")
         self.n_remaining = self.n_points
-        self.parts = SCALE // self.count_unit
-        if self.parts > 1 and self.n_points > MAX_WEIGHTED:
+        self.resolution = SCALE // self.count_factor
+        if self.resolution > 1 and self.n_points > MAX_WEIGHTED:
             raise ValueError(
                 f"n={self.n_points} records with weights must be at most "
                 f"{MAX_WEIGHTED}, so that sums fit int64"
@@ -122,12 +123,12 @@ class ClippedPoints(View):
             raise ValueError(
                 f"fraction={fraction} of the records to keep must be in (0, 1)"
             )
-        # A public number: it does not depend on how many null records there are.
+        # This number is public: it does not depend on how many null records there are.
         self.n_remaining = math.floor(fraction * self.n_remaining)
         # A copy: every later pass computes the distances to them.
         centers = centers.copy()
-        # Of rows with weights, whose unit is a part of a record, it is the weight.
-        weight = self.n_remaining * self.parts
+        # Rows with weights are selected by their weight, in units of 2**-16 records.
+        weight = self.n_remaining * self.resolution
         self._remaining = farthest(self._all, self._remaining, centers, weight)
         self.is_filtered = True
 

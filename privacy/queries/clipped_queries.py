@@ -15,7 +15,7 @@ The first two are on the remaining points of :class:`ClippedPoints`, the others 
 Where rows have weights, those of a record add up to 1 at most. Every answer is a sum
 over rows that is linear in the weights, or rounded toward zero row by row. So a record
 changes it by an average of what whole records do, and all bounds hold. Linear sums are
-exact, in parts of a grid step; the released ones are rounded after the noise.
+exact, in 2**-16 grid steps; the released ones are rounded after the noise.
 """
 
 import math
@@ -99,7 +99,7 @@ class BucketCounts(Query):
 
     def exact(self, source: ClippedPoints) -> Answer:
         """Buckets that occur, and their exact counts."""
-        # Counts of points that masks mark, then of the copies that they do not.
+        # Counts of the points in the mask, then of the tied ones, which it leaves out.
         remaining = source._remaining
         count = partial(bucket_counts, hashing=self.hashing, remaining=remaining)
         present = source._all.map_reduce(count, merge_counts)
@@ -107,8 +107,8 @@ class BucketCounts(Query):
         codes = self.hashing.codes(Points.from_grid(tied_rows))
         buckets, counts = merge_counts(present, (codes, tied_counts))
         buckets = buckets.astype(np.int64)
-        unit = source.count_unit
-        return {"counts": OccupiedCells(buckets, counts, self.min_count, unit)}
+        factor = source.count_factor
+        return {"counts": OccupiedCells(buckets, counts, self.min_count, factor)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,8 @@ class BucketSums(Query):
     hashing : Hash
         Public.
     codes : ndarray of shape (b,), int64
-        Released buckets, increasing. A release without buckets is charged, too.
+        Numbers of released buckets, increasing. A release without buckets is charged,
+        too.
     origins : ndarray of shape (b, d), int64
         Public or released, in the domain, in grid steps.
     radius : float
@@ -130,8 +131,9 @@ class BucketSums(Query):
     -----
     Its part is ``sums`` (b, d), int64, in grid steps. A record adds at most the radius
     to one sum; a replacement takes that much from a sum and adds that much to the same
-    or another one. So it is for the parts of a record in several sums. The L2
-    sensitivity, for the scale of the noise, is :meth:`ClippedPoints.sum_sensitivity`.
+    or another one. A record whose rows are in several sums adds no more to all of them.
+    The L2 sensitivity, for the scale of the noise, is
+    :meth:`ClippedPoints.sum_sensitivity`.
     """
 
     label = "bucket_sums"
@@ -163,7 +165,7 @@ class BucketSums(Query):
         # A replacement takes a clipped difference from one sum and adds one to the same
         # or another: 2 radii, if both are in one sum and opposite.
         l2 = source.sum_sensitivity(self.radius)
-        sums = vector_sensitivity(l2, source.n_features, parts=source.parts)
+        sums = vector_sensitivity(l2, source.n_features, resolution=source.resolution)
         return {"sums": sums}
 
     def exact(self, source: ClippedPoints) -> Answer:
@@ -178,7 +180,7 @@ class BucketSums(Query):
             origins=self.origins,
             radius=self.radius * SCALE,
         )
-        # Marked points first, then the copies that the mask leaves out.
+        # Points in the mask first, then the tied ones, which it leaves out.
         (sums,) = source._all.map_reduce(partial(add_up, remaining=source._remaining))
         tied = list_tied(source._remaining, source.n_features)
         for row, count in zip(*tied, strict=True):
@@ -299,7 +301,9 @@ class NearestSumsAndCounts(_NearestQuery):
         """One record in one cell, and the radius in its sum."""
         # Rounding toward zero keeps each clipped difference within the radius.
         length = self.radius * SCALE
-        sums = vector_sensitivity(length, source.n_features, parts=source.parts)
+        sums = vector_sensitivity(
+            length, source.n_features, resolution=source.resolution
+        )
         return {"sums": sums, "counts": ONE_COUNT}
 
     def exact(self, source: ClippedPoints) -> Answer:
@@ -308,7 +312,7 @@ class NearestSumsAndCounts(_NearestQuery):
             nearest_clipped_sums, centers=self.centers, radius=self.radius * SCALE
         )
         sums, counts = source._all.map_reduce(add_up)
-        return {"sums": sums[None], "counts": counts[None] * source.count_unit}
+        return {"sums": sums[None], "counts": counts[None] * source.count_factor}
 
     def details(self) -> Details:
         """The radius."""

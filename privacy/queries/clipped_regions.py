@@ -27,7 +27,7 @@ from pkm.privacy.query import RHO_BOUNDED, Answer, Query, Sensitivities
 
 #: L2 norm of the change if one count falls by 1 and another rises by 1.
 TWO_RECORDS = math.sqrt(2)
-ONE_RECORD_FLAW = "F-17"  # the flaw of charging a move as one record
+ONE_RECORD_FLAW = "F-17"  # id of the flaw of charging a move as one record
 MAX_NORMAL = 1 << 20  # largest entry of a normal vector
 BLOCK_ROWS = 1 << 16  # rows that are processed at a time
 
@@ -35,7 +35,8 @@ BLOCK_ROWS = 1 << 16  # rows that are processed at a time
 class ClippedRegions(View):
     """Clipped records in regions, which public hyperplanes split into cells.
 
-    Made by :meth:`pkm.privacy.rho_bounded.RhoBoundedCurator.regions`.
+    It is made by :meth:`pkm.privacy.rho_bounded.RhoBoundedCurator.regions`. A region
+    has a center, and its records are differences from the center, clipped to a ball.
 
     Cells 0 .. m - 1 are the regions. A move takes a record from one cell to another, of
     the same or of another region. It is charged as the removal of one record and the
@@ -120,28 +121,28 @@ class ClippedRegions(View):
         Returns
         -------
         ndarray of shape (len(cells), 2), int64
-            The two parts of each cell; the second has the records on the side that the
-            normal points to.
+            The two children of each cell; the second has the records on the side that
+            the normal points to.
         """
         cells = np.asarray(cells, np.int64)
         check_range("normal", normal, -MAX_NORMAL, MAX_NORMAL)
 
-        # Number the parts: the i-th cell is split into n_cells + 2 i and n_cells + 2 i
-        # + 1.
-        first_part = np.full(self.n_cells, -1, np.int64)
-        first_part[cells] = self.n_cells + 2 * np.arange(len(cells))
+        # Number the children: the i-th cell is split into n_cells + 2 i and n_cells + 2
+        # i + 1.
+        first_child = np.full(self.n_cells, -1, np.int64)
+        first_child[cells] = self.n_cells + 2 * np.arange(len(cells))
 
-        # Move the records of the cells to their part.
-        target = first_part[self._cell]
+        # Move the records of the cells to their child.
+        target = first_child[self._cell]
         moving = np.flatnonzero(target >= 0)
         is_second = self._points[moving] @ np.asarray(normal, np.int64) >= 0
         self._cell[moving] = target[moving] + is_second
 
-        # The cells that were split stay, empty; parts belong to their region.
+        # The cells that were split stay, empty; children belong to their region.
         self.n_cells += 2 * len(cells)
         new_regions = np.repeat(self._region[cells], 2)
         self._region = np.concatenate([self._region, new_regions])
-        return first_part[cells][:, None] + [0, 1]
+        return first_child[cells][:, None] + [0, 1]
 
     def _counts(self) -> np.ndarray:
         return np.bincount(self._cell, minlength=self.n_cells)

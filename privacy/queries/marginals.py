@@ -1,8 +1,8 @@
 """Marginals: contingency tables of few columns, and selections among them.
 
 Under zero-out or add-remove adjacency a record changes one cell of every table by 1.
-The score of a candidate, some columns, is the L1 distance of their table from a public
-one, such as that of independent columns. So a record changes it by at most 1.
+A candidate is a tuple of columns. Its score is the L1 distance of their table from a
+public one, such as that of independent columns. So a record changes it by at most 1.
 """
 
 import math
@@ -120,7 +120,7 @@ class Marginals(_TableQuery, CountQuery):
 
 @dataclass(frozen=True, eq=False)
 class _TableSelection(_TableQuery):
-    """Base class of selections of a table by its weighted distance from another."""
+    """Base class of selections of a table by its distance from an expected table."""
 
     mechanisms = CHOICES
 
@@ -128,7 +128,7 @@ class _TableSelection(_TableQuery):
         """Scores of all candidates."""
         tables = self.split(self.count(source))
         scores = []
-        candidates = zip(tables, *self.terms(source), strict=True)
+        candidates = zip(tables, *self.score_terms(source), strict=True)
         for table, expected, weight, offset in candidates:
             # Counts in 2**-16 records, as integers: the score is exact.
             difference = table * SCALE - np.rint(expected * SCALE).astype(np.int64)
@@ -136,9 +136,9 @@ class _TableSelection(_TableQuery):
             scores.append(weight * error / SCALE)
         return {"choices": [np.array(scores)]}
 
-    def terms(self, source: Any) -> tuple[Sequence[Any], ...]:
+    def score_terms(self, source: Any) -> tuple[Sequence[Any], ...]:
         """Expected tables, weights and offsets of the scores of all candidates."""
-        raise NotImplementedError(f"{type(self).__name__} must define terms")
+        raise NotImplementedError(f"{type(self).__name__} must define score_terms")
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +182,7 @@ class DependentColumns(_TableSelection):
         """Scores change by at most 1, up or down, and differences by at most 2."""
         return {"choices": ScoreSensitivity(2.0)}
 
-    def terms(self, source: Any) -> tuple[Sequence[Any], ...]:
+    def score_terms(self, source: Any) -> tuple[Sequence[Any], ...]:
         """Expected counts if the columns were independent with the released shares."""
         independent = []
         for columns in self.column_sets:
@@ -254,7 +254,7 @@ class WorstApproximated(_TableSelection):
         # Of the difference of two scores: one may rise while the other falls.
         return {"choices": ScoreSensitivity(2.0 * max(self.weights))}
 
-    def terms(self, source: Any) -> tuple[Sequence[Any], ...]:
+    def score_terms(self, source: Any) -> tuple[Sequence[Any], ...]:
         """AIM, Algorithm 2: weight times (error less the expected noise)."""
         return self.expected, self.weights, self.offsets
 

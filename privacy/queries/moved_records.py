@@ -88,7 +88,7 @@ class SortedGaussian(Gaussian):
         """
         # Block by block, with the noise of one draw.
         noised = np.empty(values.shape[1:], np.int64)
-        add_noise = Gaussian(self.scale).draw_chunks(streams, (*key, "noise"))
+        add_noise = Gaussian(self.scale).draw_blocks(streams, (*key, "noise"))
         for block in make_slices(len(noised), BLOCK_ROWS):
             rows = values[0, block].astype(np.int64)
             noised[block] = add_noise(rows.ravel()).reshape(rows.shape)
@@ -274,9 +274,8 @@ class QuadtreeCounts(Query):
     def exact(self, source: Any) -> Answer:
         """The occupied cells, one histogram after the other."""
 
-        def chunks() -> Iterator[tuple[CellsAt, np.ndarray]]:
-            # A first chunk without cells: concatenation needs one if there are no
-            # levels.
+        def histograms() -> Iterator[tuple[CellsAt, np.ndarray]]:
+            # A first one without cells: concatenation needs one if there are no levels.
             no_names = np.empty((0, 2 + source.n_features), np.int64)
             yield lambda selected: no_names[selected], np.empty(0, np.int64)
             for tree, shift in enumerate(self.shifts):
@@ -285,7 +284,7 @@ class QuadtreeCounts(Query):
                 ):
                     yield partial(_names_at, tree, level, cells_at), counts
 
-        return {"counts": StreamedCells(chunks)}
+        return {"counts": StreamedCells(histograms)}
 
 
 def _names_at(

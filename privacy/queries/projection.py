@@ -180,8 +180,8 @@ class MaximumCover:
 class ProjectedPoints(View):
     """One replicate's points under a public projection into the unit ball.
 
-    Made by :meth:`pkm.privacy.Curator.projection`. Its queries are :class:`CoverPicks`,
-    :class:`ProjectedCounts` and :class:`ProjectedSumsAndCounts`.
+    It is made by :meth:`pkm.privacy.Curator.projection`. Its queries are
+    :class:`CoverPicks`, :class:`ProjectedCounts` and :class:`ProjectedSumsAndCounts`.
 
     Parameters
     ----------
@@ -337,11 +337,11 @@ class ProjectedSumsAndCounts(_ProjectedQuery):
         sums = np.zeros((len(self.centers), source.n_features), np.int64)
         counts = np.zeros(len(self.centers), np.int64)
         for rows, nearest in self._label(source):
-            part_sums, part_counts = label_sums(
+            block_sums, block_counts = label_sums(
                 source._projection.rows(rows), nearest, len(self.centers)
             )
-            sums += part_sums
-            counts += part_counts
+            sums += block_sums
+            counts += block_counts
         return {"sums": sums[None], "counts": counts[None] * SCALE}
 
 
@@ -363,8 +363,9 @@ def draw_cover(
     -------
     ndarray of shape (m,), int64
     """
-    # Log weights of the mixture's components: all grid points, at weight 1; counted
-    # grid points, one component per count; bounded blocks, one component per bound.
+    # Log weights of the mixture's components: all grid points, at weight 1; grid points
+    # with exact counts, one component per count; blocks with a bound on their counts,
+    # one component per bound. See the class Cover.
     lattice = cover.lattice
     block_size = BLOCK_SIDE**lattice.dimensions
     counts, multiplicities = cover.positive_counts()

@@ -1,5 +1,7 @@
 """Queries that locate the points in a wide domain: shells, clipped sums.
 
+A shell is the set of points between two distances from a center.
+
 Sensitivities under zero-out or add-remove adjacency:
 
 - :class:`ShellCounts`: one count by 1.

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pkm.compute.kernels.shells import PARTS, summarize
+from pkm.compute.kernels.shells import RADIUS_SCALE, summarize
 from pkm.privacy.checks import check_grid_integers, check_positive
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms.additive import Gaussian, Laplace
@@ -79,8 +79,8 @@ class ClusterSummary(Query):
         d = source.n_features
         return {
             "counts": ONE_COUNT,
-            "sums": vector_sensitivity(1.0, d, unit=float(PARTS)),
-            "costs": vector_sensitivity(1.0, 1, unit=float(PARTS)),
+            "sums": vector_sensitivity(1.0, d, unit=float(RADIUS_SCALE)),
+            "costs": vector_sensitivity(1.0, 1, unit=float(RADIUS_SCALE)),
             "histograms": entries_sensitivity(d),
         }
 
@@ -96,8 +96,8 @@ class ClusterSummary(Query):
         totals = source._shards.map_reduce(add_up)
         counts, sums, costs, histograms = (total[None] for total in totals)
         return {
-            "counts": counts * source.count_unit,
+            "counts": counts * source.count_factor,
             "sums": sums,
             "costs": costs,
-            "histograms": histograms * source.count_unit,
+            "histograms": histograms * source.count_factor,
         }

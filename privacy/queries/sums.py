@@ -54,7 +54,7 @@ from pkm.privacy.query import (
 )
 from pkm.scalars import is_integer
 
-# Parts of the answers of several queries, with the mechanisms that may release them.
+# Parts that answers of several queries have, with the mechanisms that may release them.
 COUNTS: Mechanisms = {"counts": (Gaussian, Laplace)}
 SUMS: Mechanisms = {"sums": (Gaussian, Laplace)}
 GAUSSIAN_COUNTS: Mechanisms = {"counts": (Gaussian,)}
@@ -82,7 +82,7 @@ def vector_sensitivity(
     length: float,
     n_entries: int,
     unit: Any = 1.0,
-    parts: int = 1,
+    resolution: int = 1,
 ) -> Sensitivity:
     """Sensitivity of an answer that changes by a vector of L2 norm at most ``length``.
 
@@ -93,18 +93,18 @@ def vector_sensitivity(
     """
     # L1 is at most sqrt(n) times L2, by the Cauchy-Schwarz inequality.
     l1 = math.sqrt(n_entries) * length
-    return Sensitivity(l1, length, length, unit=unit, parts=parts)
+    return Sensitivity(l1, length, length, unit=unit, resolution=resolution)
 
 
 ONE_COUNT = entries_sensitivity(1)
-"""One record more or less in one count."""
+"""Sensitivity of counts if one of them changes by one record."""
 
 TWO_COUNTS = entries_sensitivity(2)
-"""One record replaced or moved: one less in one count, one more in another."""
+"""Sensitivity of counts if one of them falls and another rises by one record."""
 
 
 class CountQuery(Query):
-    """Base class of counts; by default of disjoint cells: a record lies in one."""
+    """Base class of queries that count; by default a record lies in one cell."""
 
     mechanisms = COUNTS
 
@@ -114,11 +114,11 @@ class CountQuery(Query):
 
     def exact(self, source: Any) -> Answer:
         """Exact counts, in units of 2**-16 records: the same for all replicates."""
-        counts = self.count(source)[None] * source.count_unit
+        counts = self.count(source)[None] * source.count_factor
         return {"counts": np.repeat(counts, source.n_replicates, axis=0)}
 
     def count(self, source: Any) -> np.ndarray:
-        """Count the records of each cell, int64, in multiples of the count unit."""
+        """Count the records of each cell, int64, before the factor of the source."""
         raise NotImplementedError(f"{type(self).__name__} must define count")
 
 
@@ -301,7 +301,7 @@ class GridCounts(CountQuery):
             )
 
     def count(self, source: Any) -> np.ndarray:
-        """Count; the domain's upper end belongs to the last interval."""
+        """Count the points; the domain's upper end belongs to the last interval."""
         # Cells are numbered in C order, so one reshape makes the axes.
         counts = total_array(source._shards, cell_counts, intervals=self.intervals)
         return counts.reshape((self.intervals,) * source.n_features)
@@ -330,15 +330,15 @@ class RecordCount(CountQuery):
         source.check_single(self.label)
 
     def count(self, source: Any) -> np.ndarray:
-        """Count the records: of a person, all rows together are one."""
-        return np.array([source._shards.n_records * (SCALE // source.count_unit)])
+        """Count the records; all rows of a person together are one."""
+        return np.array([source._shards.n_records * (SCALE // source.count_factor)])
 
     def postprocess(
         self,
         source: Any,
         outcomes: dict[str, Any],
     ) -> dict[str, Any]:
-        """Make the released number that of the curator."""
+        """Make the released number the curator's ``n_points``."""
         source.n_points = max(1, round(outcomes["counts"].item() / SCALE))
         return outcomes
 
@@ -405,7 +405,7 @@ def nearest_sums_and_counts(
         fill=fill,
     )
     sums, counts = source._shards.map_reduce(add_up)
-    counts *= source.count_unit
+    counts *= source.count_factor
     return {"sums": sums, "counts": counts}
 
 

@@ -1,9 +1,9 @@
 """Private points in a tree of public cells, with noisy queries on the cells.
 
-A method splits cells by functions of released values only. It names cells by number;
-which points lie in which cell is private. The cells of one query must be disjoint. Then
-a record changes one of them, and the cost of the query is that of its most expensive
-cell.
+A method splits cells by functions of released values only, each into two children. It
+names cells by number; which points lie in which cell is private. The cells of one query
+must be disjoint. Then a record changes one of them, and the cost of the query is that
+of its most expensive cell.
 """
 
 import itertools
@@ -105,7 +105,7 @@ class BoxGrid:
 
     @property
     def boundaries(self) -> range:
-        """Candidates: a split at boundary b puts bins below b into the left cell."""
+        """Candidates: a split at boundary b puts bins below b into the first child."""
         return range(1, self.n_bins, 2)
 
 
@@ -113,7 +113,7 @@ NO_GRID = BoxGrid((), False)
 """One bin per feature, for cells that are not boxes."""
 
 
-class _Shard:
+class _OrderedPoints:
     """Points of one shard, block or chunk, ordered so that each cell is a slice."""
 
     def __init__(self, points: Points, code: Code) -> None:
@@ -130,7 +130,7 @@ class _Shard:
         feature: int,
         boundary: int,
     ) -> None:
-        # Partition the slice of the cell in place: its two parts are slices of it.
+        # Partition the slice of the cell in place: its two children are slices of it.
         start, stop = self._ranges[cell]
         order = self.order[start:stop]
         n_left = stable_partition(
@@ -145,7 +145,7 @@ class _Shard:
 
 @dataclass
 class _Cell:
-    """Public facts of a cell: bins per feature, parent, and whether it is split."""
+    """A cell: first bin and bin after the last in each feature, parent, state."""
 
     first: np.ndarray
     last: np.ndarray
@@ -168,8 +168,8 @@ class PartitionTree(View):
     curator : BaseCurator
         Curator of one replicate.
     code : callable
-        From Points to the codes (n, m) that cells are split by, of an unsigned type:
-        one column per feature or hyperplane.
+        Function from Points to the codes (n, m) that cells are split by, of an unsigned
+        type: one column per feature or hyperplane.
     n_codes : int
         Their number m.
     grid : BoxGrid, default=NO_GRID
@@ -187,8 +187,8 @@ class PartitionTree(View):
         # Points in memory are ordered by cells once; others in every pass.
         self._points = curator._shards
         is_kept = isinstance(self._points, Shards)
-        self._shards = (
-            [_Shard(shard, code) for shard in self._points] if is_kept else None
+        self._ordered = (
+            [_OrderedPoints(shard, code) for shard in self._points] if is_kept else None
         )
         self._code = code
         self._splits: list[Split] = []
@@ -206,7 +206,7 @@ class PartitionTree(View):
         feature: int,
         boundary: int = 1,
     ) -> tuple[int, int]:
-        """Split a cell by a public rule and name its two parts.
+        """Split a cell by a public rule, and return the numbers of its children.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class PartitionTree(View):
         feature : int
             Feature (or hyperplane) to split by.
         boundary : int, default=1
-            Codes below it go to the first part.
+            Points with a code below it go to the first child.
 
         Returns
         -------
@@ -237,11 +237,11 @@ class PartitionTree(View):
         # Divide the points.
         parent.is_split = True
         self._splits.append((cell, feature, boundary))
-        for shard in self._shards or ():
-            shard.split(cell, feature, boundary)
+        for ordered in self._ordered or ():
+            ordered.split(cell, feature, boundary)
 
-        # Divide the bins. With a boundary outside the cell one part is empty, and both
-        # parts keep the cell's box.
+        # Divide the bins. With a boundary outside the cell one child is empty, and both
+        # keep the cell's box.
         left = _Cell(parent.first, parent.last.copy(), cell)
         right = _Cell(parent.first.copy(), parent.last, cell)
         is_box = self._grid is not NO_GRID
@@ -270,22 +270,22 @@ class PartitionTree(View):
         return feature, boundaries[position]
 
     def position(self, boundary: int) -> int:
-        """Grid position of a boundary: points at or below it go to the left."""
+        """Grid position of a boundary: points at or below it go to the first child."""
         return self._grid.thresholds[boundary - 1]
 
     def _total(
         self, function: Callable[..., np.ndarray], **arguments: Any
     ) -> np.ndarray:
-        """Sum of a function's integer array over all shards, blocks or chunks."""
+        """Sum of a function's integer array over all points."""
         # Points in memory are in order already; others are ordered by all splits so
         # far.
         work = partial(function, **arguments)
-        if self._shards is None:
+        if self._ordered is None:
             split = partial(
                 _apply_in_order, code=self._code, splits=self._splits, function=work
             )
             return total_array(self._points, split)
-        return sum(map(work, self._shards[1:]), work(self._shards[0]))
+        return sum(map(work, self._ordered[1:]), work(self._ordered[0]))
 
     def check_disjoint(self, cells: Sequence[int]) -> None:
         """Refuse cells that do not exist, overlap or are named twice."""
@@ -508,45 +508,45 @@ class Splits(Query):
                 yield scores.ravel()
 
 
-# Functions of one shard, block or chunk, whose results are added over all of them.
+# Functions of the points of a shard, block or chunk: results are added over all.
 
 
 def _apply_in_order(
     points: Points,
     code: Code,
     splits: Sequence[Split],
-    function: Callable[[_Shard], np.ndarray],
+    function: Callable[[_OrderedPoints], np.ndarray],
 ) -> np.ndarray:
     """Order points by the cells after all splits, and apply a function to them."""
-    shard = _Shard(points, code)
+    ordered = _OrderedPoints(points, code)
     for split in splits:
-        shard.split(*split)
-    return function(shard)
+        ordered.split(*split)
+    return function(ordered)
 
 
-def _sizes(shard: _Shard, cells: Sequence[int]) -> np.ndarray:
+def _sizes(points: _OrderedPoints, cells: Sequence[int]) -> np.ndarray:
     """Numbers of points of some cells."""
-    return np.array([len(shard.members(cell)) for cell in cells], np.int64)
+    return np.array([len(points.members(cell)) for cell in cells], np.int64)
 
 
 def _sums(
-    shard: _Shard,
+    points: _OrderedPoints,
     cells: Sequence[int],
     origins: np.ndarray,
 ) -> np.ndarray:
     """Sums of the points of some cells about origins."""
     sums = np.zeros(origins.shape, np.int64)
     for i, cell in enumerate(cells):
-        members = shard.members(cell)
-        sums[i] = column_sums(shard.rows, members) - len(members) * origins[i]
+        members = points.members(cell)
+        sums[i] = column_sums(points.rows, members) - len(members) * origins[i]
     return sums
 
 
 def _histograms(
-    shard: _Shard, cells: Sequence[int], n_bins: int, count_type: type
+    points: _OrderedPoints, cells: Sequence[int], n_bins: int, count_type: type
 ) -> np.ndarray:
     """Numbers of points of some cells in the bins of every feature."""
-    counts = np.zeros((len(cells), shard.codes.shape[1], n_bins), count_type)
+    counts = np.zeros((len(cells), points.codes.shape[1], n_bins), count_type)
     for i, cell in enumerate(cells):
-        histogram(shard.codes, shard.members(cell), counts[i])
+        histogram(points.codes, points.members(cell), counts[i])
     return counts

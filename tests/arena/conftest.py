@@ -26,8 +26,10 @@ SUITE = {
     "noise": "seeded",
     "keep_centers": True,
     "metrics": ["nicv", "n_centers"],
+    "stages": {"lite": ["lite", "wide", "times"], "full": ["full", "times"]},
     "sweeps": {
         "times": {"datasets": ["iris"], "epsilon": [1.0], "seeds": 2, "timing": True},
+        "wide": {"datasets": ["iris"], "epsilon": [4.0], "seeds": 5, "bounds_factor": 10},
         "lite": {"datasets": ["iris", "lsun", "wine"], "epsilon": [0.5, 4.0], "seeds": 5},
         "full": {"datasets": ["iris"], "epsilon": [0.5], "seeds": 2},
     },

@@ -47,7 +47,7 @@ def test_two_sided_p_value_by_hand():
 
 
 def test_four_cells_of_five_seeds_can_refute():
-    """The smallest number of cells that are run again has power at the level of one in a million."""
+    """The smallest number of cells that are run again has power."""
     costs = np.arange(10.0)
     assert compute_p_value([(costs[:5], costs[5:])] * 4) < 1e-6
 

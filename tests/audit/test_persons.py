@@ -164,7 +164,7 @@ def whole_costs(squares, weights):
         (StabilityHistogram, "find_threshold", one_threshold, KaplanStemmer(2, bounds=(-1, 1))),
         (clipped_points, "farthest", select_rows, KaplanStemmer(2, bounds=(-1, 1))),
         (clipped_queries, "_moments", whole_moments, FedDPKMeans(2, dimensions=1, bounds=(-1, 1))),
-        (nearest, "weigh_squares", whole_costs, Balcan(2, bounds=(-1, 1))),
+        (nearest, "weigh_sq_dists", whole_costs, Balcan(2, bounds=(-1, 1))),
     ],
     ids=["threshold", "farthest", "moments", "costs"],
 )

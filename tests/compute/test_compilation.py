@@ -36,7 +36,7 @@ def test_a_long_compilation_is_told_once(compile_kernels, capsys):
     compile_kernels(0.9, 0.9, 0.9)
     assert capsys.readouterr().err == ""
     compile_kernels(0.9, 0.9, 9.0, 9.0)
-    assert capsys.readouterr().err == compilation.LINE + "\n"
+    assert capsys.readouterr().err == compilation.NOTICE + "\n"
 
 
 def test_time_between_compilations_and_foreign_kernels_do_not_count(compile_kernels, capsys):

@@ -332,7 +332,9 @@ def test_entry_has_bounds_names_and_reasons_per_column(tmp_path):
     assert entry.reason == "digits; signs"
     assert entry.parse is parsers.table
     assert entry.files == (registry.File("tiny/tiny.txt", None, source="http://example.org"),)
-    assert not (entry.comparison or entry.prescaled or entry.fitted or entry.restricted)
+    assert not (
+        entry.comparison or entry.prescaled or entry.is_transform_fitted or entry.restricted
+    )
 
 
 def test_run_of_columns_may_be_counted(tmp_path):

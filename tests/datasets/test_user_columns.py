@@ -306,3 +306,25 @@ def test_rules_that_are_wrong_are_refused_with_a_remedy(rule, message):
     assert str(refused.value).startswith("column 'my column': ")
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "int64", "uint8", "Int64", "Float64", "int64[pyarrow]"]
+)
+@pytest.mark.parametrize("kind", ["number", "cyclic", "date", "flag"])
+def test_numbers_of_a_type_are_read_as_single_cells_are(dtype, kind):
+    rule = {
+        "number": {"low": -1, "high": 3, "decimal": "comma"},
+        "cyclic": {"period": 7},
+        "date": {"low": "2020-01-01", "high": "2026-01-01"},
+        "flag": {},
+    }[kind]
+    cells = pd.Series([0, 1, 5, 200], dtype=dtype)
+    if cells.dtype.kind == "f" or not isinstance(cells.dtype, np.dtype):
+        cells[1] = None
+    if isinstance(cells.dtype, np.dtype) and cells.dtype.kind == "f":
+        cells[2] = np.inf
+    before = cells.copy()
+    places = encode(cells, kind=kind, **rule)
+    np.testing.assert_array_equal(places, encode(cells.astype(object), kind=kind, **rule))
+    pd.testing.assert_series_equal(cells, before)

@@ -76,7 +76,7 @@ def test_coreset_estimates_costs():
     rng = np.random.default_rng(0)
     coreset_centers = np.rint(coreset.points * SCALE).astype(int)
     coreset_cost = inertia(points, coreset_centers[None])[0] / SCALE**2
-    selection_scale = 1 / method.schedule(20_000, 10, only="coreset").selection_mu
+    selection_scale = 1 / method.schedule(20_000, 10, result="coreset").selection_mu
     noise = 5 * math.sqrt(len(coreset.points)) * 4 * selection_scale
     for k in (1, 3, 8):
         centers = snap(rng.uniform(-0.5, 0.5, (k, 10)))

@@ -231,7 +231,7 @@ def test_half_widths_are_quantiles(noise):
     streams = NoiseStreams([4])
     for confidence in (0.5, 0.95, 0.999):
         drawn = noise.draw(np.zeros((1, 40_000), int), streams, (confidence,))
-        share = (np.abs(drawn) <= noise.half_width(confidence)).mean()
+        share = (np.abs(drawn) <= noise.margin_of_error(confidence)).mean()
         assert share == pytest.approx(confidence, abs=5 * math.sqrt(0.25 / 40_000))
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from pkm.compute import Points
 from pkm.methods import METHODS, AIMKMeans, PrivateKMeans, load_method
-from pkm.methods.schedule import Schedule, plan_release, unit_noise
+from pkm.methods.schedule import Schedule, counting_noise, plan_release
 from pkm.privacy import (
     SCALE,
     Budget,
@@ -168,8 +168,8 @@ def test_rounds_count_the_earlier_releases_of_a_query():
         ("nearest_counts", 1),
     ]
     assert schedule.find(NearestCounts) == [counts, counts]
-    assert unit_noise(counts) == Gaussian(10.0 * SCALE)
-    assert unit_noise(grid) == Laplace(5.0 * SCALE)
+    assert counting_noise(counts) == Gaussian(10.0 * SCALE)
+    assert counting_noise(grid) == Laplace(5.0 * SCALE)
 
 
 def test_a_schedule_knows_what_it_costs_together():

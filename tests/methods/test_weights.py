@@ -429,11 +429,13 @@ def test_a_weight_is_worth_as_many_copies_in_a_ball(copies, seed, n_kept):
         answer = query.exact(one)
         expected = query.exact(many)
         for part in query.mechanisms:
-            parts = [query.sensitivity(view)[part].parts for view in (one, many)]
-            assert (4 * answer[part] * parts[1] == expected[part] * parts[0]).all()
+            resolutions = [query.sensitivity(view)[part].resolution for view in (one, many)]
+            assert (4 * answer[part] * resolutions[1] == expected[part] * resolutions[0]).all()
     counts, expected = (BucketCounts(hashing).exact(view)["counts"] for view in (one, many))
     assert counts.cells.tolist() == expected.cells.tolist()
-    assert (4 * counts.counts * counts.unit == expected.counts * expected.unit).all()
+    assert (
+        4 * counts.counts * counts.count_factor == expected.counts * expected.count_factor
+    ).all()
     for query in [
         Swaps(centers, np.array([0, 2]), [0, 1]),
         CandidateSets(centers, np.array([[0, 1], [1, 2]])),

@@ -20,7 +20,7 @@ from pkm.privacy import (
     NoiseStreams,
 )
 from pkm.privacy.local_aggregator import (
-    CHUNK,
+    BLOCK_USERS,
     Boxes,
     LocalAggregator,
     LocalCounts,
@@ -261,9 +261,9 @@ def test_bad_queries_are_refused_without_charge():
 
 def test_a_user_changes_only_one_report():
     """Users move from one end of the domain to the other; all others send the same bits."""
-    points = uniform_points(CHUNK + 500, 2)
+    points = uniform_points(BLOCK_USERS + 500, 2)
     neighbor = points.copy()
-    users = {3, CHUNK, CHUNK + 499}
+    users = {3, BLOCK_USERS, BLOCK_USERS + 499}
     for user in users:
         points[user] = SCALE
         neighbor[user] = -SCALE
@@ -284,12 +284,12 @@ def test_a_user_changes_only_one_report():
 
 @pytest.mark.parametrize("query", ["counts", "sums", "reports"])
 def test_answers_do_not_depend_on_shards(query):
-    points = uniform_points(2 * CHUNK + 77, 2)
+    points = uniform_points(2 * BLOCK_USERS + 77, 2)
     shards = [
         points[:5],
         points[5:5],
-        points[5 : CHUNK + 9],
-        points[CHUNK + 9 :],
+        points[5 : BLOCK_USERS + 9],
+        points[BLOCK_USERS + 9 :],
     ]
     rule = NearestCenter(uniform_points(40, 2, seed=1))
     cells = np.array([7, 0])

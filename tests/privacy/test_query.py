@@ -144,7 +144,7 @@ CHARGED = {
 
 def norm_ratios(change, sensitivity):
     """Norms of a change over their bounds."""
-    entries = (np.abs(change) / (sensitivity.unit * sensitivity.parts)).ravel().astype(float)
+    entries = (np.abs(change) / (sensitivity.unit * sensitivity.resolution)).ravel().astype(float)
     norms = {
         "l1": entries.sum(),
         "l2": np.linalg.norm(entries),

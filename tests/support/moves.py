@@ -15,7 +15,7 @@ from pkm.privacy import (
     NoiseStreams,
     StabilityHistogram,
     snap,
-    to_unit,
+    to_half_widths,
 )
 from pkm.privacy.queries.clipped_regions import (
     LargeRegions,
@@ -119,4 +119,4 @@ def kmeans_cost(points, k, n_init=5):
 
 
 def median_cost(points, run):
-    return np.median([cost(points, to_unit(centers)) for centers in run.centers])
+    return np.median([cost(points, to_half_widths(centers)) for centers in run.centers])

@@ -11,6 +11,6 @@ def rows(folder="results"):
     """Rows of all cells of a store, in a fixed order and without times, places and versions."""
     store = Store(folder)
     table = store.read(store.keys())
-    kept = [column.name for column in COLUMNS if column.kind not in ("resource", "provenance")]
+    kept = [column.name for column in COLUMNS if column.topic not in ("resource", "provenance")]
     kept = [name for name in table if name in ("cell", *kept)]
     return table[kept].sort_values(["cell", "seed"], ignore_index=True)

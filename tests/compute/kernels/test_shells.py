@@ -7,7 +7,7 @@ import pytest
 
 from pkm.compute import SCALE, Points
 from pkm.compute.kernels.shells import (
-    PARTS,
+    RADIUS_SCALE,
     clipped_sum,
     shell_counts,
     side_counts,
@@ -87,13 +87,13 @@ def test_summaries_equal_brute_force(d, weighs):
     assert (lengths > 1).any() and (lengths < 1).any()
     clipped = offsets / np.maximum(lengths, 1)[:, None]
     norms = np.minimum(lengths, 1) ** 2
-    assert costs / PARTS == pytest.approx(shares @ norms, abs=500 / PARTS)
+    assert costs / RADIUS_SCALE == pytest.approx(shares @ norms, abs=500 / RADIUS_SCALE)
     bins = np.searchsorted(thresholds, rows, side="right")
     for j in range(6):
         own = labels == j
         assert counts[j] == units[own].sum()
         mean = (shares[own, None] * clipped[own]).sum(axis=0)
-        np.testing.assert_allclose(sums[j] / PARTS, mean, atol=500 / PARTS)
+        np.testing.assert_allclose(sums[j] / RADIUS_SCALE, mean, atol=500 / RADIUS_SCALE)
         for h in range(d):
             expected = np.bincount(bins[own, h], units[own], minlength=5)
             assert histograms[j, h].tolist() == expected.tolist()

@@ -5,7 +5,7 @@ import pytest
 from trouble import kill_once
 
 from pkm.compute.storage.blocks import add
-from pkm.compute.storage.dask_points import FAN_IN, _combine_parts
+from pkm.compute.storage.dask_points import FAN_IN, _combine_results
 from pkm.methods import (
     DPM,
     EMMC,
@@ -60,7 +60,7 @@ def test_results_of_tasks_stay_as_they_are():
     """A task's result may be read again, after a worker has died."""
     parts = [((np.array([1, 2]),), 3), ((np.array([4, 5]),), 1)]
     for _ in range(2):
-        (total,), n_records = _combine_parts(parts, add)
+        (total,), n_records = _combine_results(parts, add)
         assert (total.tolist(), n_records) == ([5, 7], 4)
 
 

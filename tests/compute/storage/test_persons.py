@@ -130,11 +130,11 @@ def test_weights_of_rows_are_multiplied_as_in_memory():
 def test_a_drift_that_is_cut_off_changes_no_weight(limit):
     ids = np.repeat(np.arange(3000), np.arange(3000) % 7 + 1)
     persons = count_persons([ids])
-    drift = persons.words >> module.WEIGHT_BITS
+    drift = persons.packed >> module.WEIGHT_BITS
     assert abs(drift).max() > 10
-    weights = persons.words & module.MAX_WEIGHT
-    words = drift.clip(-limit, limit) << module.WEIGHT_BITS | weights
-    other = replace(persons, words=words)
+    weights = persons.packed & module.MAX_WEIGHT
+    packed = drift.clip(-limit, limit) << module.WEIGHT_BITS | weights
+    other = replace(persons, packed=packed)
     np.testing.assert_array_equal(other.weigh(ids).units, persons.weigh(ids).units)
 
 
@@ -153,10 +153,10 @@ def test_memory_is_twelve_bytes_a_person(n_persons):
     persons = count_persons(read())
     kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    in_arrays = persons.hashes.nbytes + persons.words.nbytes
+    in_arrays = persons.hashes.nbytes + persons.packed.nbytes
     assert in_arrays == 12 * persons.n_persons
     assert kept <= in_arrays + n_rows
-    assert peak <= in_arrays * (1 + 1 / module.SMALL_PART) + 64 * n_rows
+    assert peak <= in_arrays * (1 + 1 / module.SMALL_TABLE) + 64 * n_rows
 
 
 def test_texts_are_hashed_as_by_python():

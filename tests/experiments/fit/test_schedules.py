@@ -89,7 +89,7 @@ def test_the_lloyd_family_runs_as_a_protocol():
 
 #: Releases of a coreset, by its method, from n, d and a method without a zoom.
 CORESET_RELEASES = {
-    "KaplanStemmer": lambda method, n, d: method.schedule(n, d, only="coreset").releases,
+    "KaplanStemmer": lambda method, n, d: method.schedule(n, d, result="coreset").releases,
     # The cohorts of Lloyd steps do not report.
     "KaplanStemmerLocal": lambda method, n, d: method.schedule(n, d).releases[: 2 + method.passes],
 }

@@ -1,4 +1,4 @@
-"""diffprivlib out of process: what is handed over, what comes back, what is refused."""
+"""diffprivlib out of process; how a program is run is tested in test_program.py."""
 
 import sys
 
@@ -10,63 +10,41 @@ from pkm.methods import DiffprivlibKMeans
 from pkm.methods.baselines import diffprivlib
 from pkm.privacy import SCALE, snap
 
-# It stands for the library: as centers the first points, moved by epsilon and the seed.
-PROGRAM = """
-import json, sys
-import numpy as np
-folder = sys.argv[1]
-points = np.load(folder + "/points.npy")
-given = json.load(open(folder + "/arguments.json"))
-first = points[: given["n_clusters"]]
-centers = [first + given["epsilon"] / 8 + seed % 2 / 4 for seed in given["seeds"]]
-np.save(folder + "/centers.npy", np.stack(centers))
+# It stands for the library.
+LIBRARY = """
+class KMeans:
+    def __init__(self, n_clusters, *, epsilon, bounds, random_state):
+        self.k, self.move = n_clusters, epsilon / 8 + random_state % 2 / 4
+        assert [list(bound) for bound in bounds] == [[-1, -1], [1, 1]]
+
+    def fit(self, points):
+        self.cluster_centers_ = points[: self.k] + self.move
+        return self
 """
 POINTS = snap(np.random.default_rng(0).uniform(-0.5, 0.5, (30, 2)))
 
 
-@pytest.fixture
-def program(tmp_path, monkeypatch):
-    """Put a program in place of the library's, to be run by this interpreter."""
+def test_the_library_is_run_for_each_seed(tmp_path, monkeypatch):
+    package = tmp_path / "diffprivlib"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "models.py").write_text(LIBRARY)
+    # The interpreter of an environment, which is isolated from this process's path.
+    python = tmp_path / "python"
+    imports = f"import sys, runpy; sys.path.insert(0, {str(tmp_path)!r}); "
+    run = "runpy.run_path(sys.argv[1], run_name='__main__')"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -c "{imports}{run}" "$2"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv(diffprivlib.PYTHON_VARIABLE, str(python))
 
-    def write(text):
-        path = tmp_path / "program.py"
-        path.write_text(text)
-        monkeypatch.setattr(diffprivlib, "PROGRAM", path)
-        monkeypatch.setenv(diffprivlib.PYTHON_VARIABLE, sys.executable)
-
-    return write
-
-
-def test_points_and_arguments_are_handed_over(program):
-    program(PROGRAM)
     method = DiffprivlibKMeans(3, epsilon=1.0)
     run = method.fit_batch(POINTS, [0, 1])
     seeds = method.noise_streams([0, 1], *POINTS.shape).public_seeds
     moves = [SCALE // 8 + SCALE // 4 * (seed % 2**32 % 2) for seed in seeds]
     assert (run.centers == np.stack([POINTS[:3] + move for move in moves])).all()
     assert run.ledger is None
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("raise SystemExit('no room')", "program.py ended with status 1: no room"),
-        ("import no_such_module", "status 1: ModuleNotFoundError"),
-        (PROGRAM.replace("np.stack(centers)", "first"), r"centers of shape \(3, 2\)"),
-        (PROGRAM.replace("np.stack(centers)", "np.stack(centers) * np.nan"), "must be finite"),
-    ],
-)
-def test_a_program_that_fails_is_named(program, text, message):
-    program(text)
-    with pytest.raises(RuntimeError, match=message):
-        DiffprivlibKMeans(3).fit_batch(POINTS, [0])
-
-
-def test_a_program_that_takes_too_long_is_ended(program, monkeypatch):
-    program("import time; time.sleep(60)")
-    monkeypatch.setattr(diffprivlib, "TIME_LIMIT", 0.5)
-    with pytest.raises(RuntimeError, match=r"more than 0\.5 seconds"):
-        DiffprivlibKMeans(3).fit_batch(POINTS, [0])
+    assert run.synopsis["notion"] == "pure"
+    assert run.synopsis["epsilon"] == 1.0
 
 
 def test_without_the_environment_sweeps_say_what_to_do(tmp_path, monkeypatch):

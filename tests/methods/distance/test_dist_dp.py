@@ -20,7 +20,7 @@ from pkm.privacy import (
     Charge,
     gaussian_mu,
     snap,
-    to_unit,
+    to_half_widths,
 )
 from pkm.privacy.queries.clipped_regions import (
     ClippedRegions,
@@ -321,15 +321,15 @@ def test_tiny_rho_gives_plain_clustering(variant):
     of k-median.
     """
     rows = snap(blobs(2000, d=2, k=6, spread=0.05, seed=3))
-    points = to_unit(rows)
+    points = to_half_widths(rows)
     run = DistDP(6, variant=variant, rho=1e-6, n_init=5).fit_batch(rows, [0])
-    private_cost = cost(points, to_unit(run.centers[0]))
+    private_cost = cost(points, to_half_widths(run.centers[0]))
     assert private_cost == pytest.approx(kmeans_cost(points, 6), rel=1e-4)
 
     median = KMedian(6, n_init=5).fit_batch(rows, [0])
     run = DistDP(6, variant=variant, p=1, rho=1e-6, n_init=5).fit_batch(rows, [0])
-    exact_cost = cost(points, to_unit(median.centers[0]), 1)
-    private_cost = cost(points, to_unit(run.centers[0]), 1)
+    exact_cost = cost(points, to_half_widths(median.centers[0]), 1)
+    private_cost = cost(points, to_half_widths(run.centers[0]), 1)
     assert private_cost == pytest.approx(exact_cost, rel=1e-3)
 
 
@@ -339,7 +339,7 @@ def test_published_finds_dense_and_far_clusters():
     dense = 0.002 * rng.standard_normal((20_000, 2))
     points = np.concatenate([dense, [[0.8, 0.8]] * 40])
     run = DistDP(2, variant="published", rho=1e-4, n_init=3).fit_batch(snap(points), [0])
-    centers = to_unit(run.centers[0])
+    centers = to_half_widths(run.centers[0])
     assert np.abs(centers - [[0, 0], [0.8, 0.8]]).max() < 0.05
 
 

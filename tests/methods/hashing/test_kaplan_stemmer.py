@@ -294,7 +294,7 @@ def test_candidates_capture_planted_clusters():
     points, planted = mixture()
     method = KaplanStemmer(16, epsilon=1.0, radius=1.0, release="candidates")
     run = method.fit_batch(points, range(8))
-    width = min(method.schedule(20_000, 10, only="candidates").widths)
+    width = min(method.schedule(20_000, 10, result="candidates").widths)
     captured = []
     for centers, n_centers in zip(run.centers, run.n_centers, strict=True):
         candidates = centers[:n_centers] / SCALE
@@ -367,7 +367,7 @@ def test_released_radius_is_a_twentieth_of_the_steps():
     assert (released.histogram_mu, released.delta) == (planned.histogram_mu, planned.delta)
     without_steps = KaplanStemmer(8, lloyd_steps=0, step_radius="released").schedule(10_000, 10)
     assert without_steps.shells_mu == without_steps.lloyd_mu == 0
-    coreset = KaplanStemmer(8, step_radius="released").schedule(10_000, 10, only="coreset")
+    coreset = KaplanStemmer(8, step_radius="released").schedule(10_000, 10, result="coreset")
     assert coreset.shells_mu == 0
 
 

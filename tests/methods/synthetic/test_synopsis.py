@@ -39,7 +39,7 @@ def test_rule(d, first, n, k, epsilon):
 @pytest.mark.parametrize("synopsis", SHAPES)
 def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
     monkeypatch.setattr(Gaussian, "draw", add_nothing)
-    monkeypatch.setattr(Gaussian, "draw_chunks", lambda *_: np.array)
+    monkeypatch.setattr(Gaussian, "draw_blocks", lambda *_: np.array)
     monkeypatch.setattr("pkm.privacy.mechanisms.additive.Laplace.draw", add_nothing)
     n, d, k, epsilon = SHAPES[synopsis]
     points = draw(n, d)

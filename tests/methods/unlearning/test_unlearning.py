@@ -647,7 +647,7 @@ def test_bad_parts_are_refused():
     with pytest.raises(ValueError, match="gamma=None: centers are not rounded"):
         unbinned.n_bins  # noqa: B018
     empty = Points.from_grid(np.empty((0, 2), np.int64))
-    with pytest.raises(ValueError, match="parts must hold at least one point"):
+    with pytest.raises(ValueError, match="client_points must hold at least one point"):
         method.fit([empty], 0)
     with pytest.raises(ValueError, match="points must lie in the domain"):
         Points.from_grid(np.array([[SCALE + 1, 0]]))

@@ -76,7 +76,7 @@ def test_rounded_noise_has_no_atom_at_zero():
     assert stats.chisquare(observed, noise.size * expected).pvalue > 1e-6
 
 
-IN_PARTS = Sensitivity(l1=40.0, l2=20.0, parts=4)
+FINE = Sensitivity(l1=40.0, l2=20.0, resolution=4)
 
 
 def test_answers_in_parts_of_a_step_are_rounded_once():
@@ -84,17 +84,17 @@ def test_answers_in_parts_of_a_step_are_rounded_once():
     values = np.arange(-4000, 4000)[None]
     mechanism = Gaussian(2.5)
     variates = NoiseStreams([1]).normal(("x",), (8000,))
-    noisy = NoiseStreams([1]).release(mechanism, values, ("x",), IN_PARTS)
+    noisy = NoiseStreams([1]).release(mechanism, values, ("x",), FINE)
     assert (noisy == np.rint(values / 4 + 2.5 * variates)).all()
     whole = NoiseStreams([1]).release(mechanism, values, ("x",))
-    assert (NoiseStreams([1]).release(mechanism, 4 * values, ("x",), IN_PARTS) == whole).all()
+    assert (NoiseStreams([1]).release(mechanism, 4 * values, ("x",), FINE) == whole).all()
 
 
 def test_secure_noise_pays_for_rounding_before_it_is_added():
     """Two answers of 10,000 entries, 20 steps apart, are at most 120 apart once rounded."""
     values = np.tile([0, 1, 2, 3], 2500)[None]
     streams = NoiseStreams([0], secure=True)
-    noise = streams.release(Gaussian(1000.0), values, ("x",), IN_PARTS) - values / 4
+    noise = streams.release(Gaussian(1000.0), values, ("x",), FINE) - values / 4
     law = stats.norm(scale=1000.0 * 120 / 20)
     assert stats.kstest(noise.ravel(), law.cdf).pvalue > 1e-6
 

@@ -122,7 +122,7 @@ def test_each_candidate_is_kept_with_exactly_its_probability(monkeypatch, law, s
     probability 2^v exp(-exponent), so that its outcome has the weight exp(-exponent).
     """
     monkeypatch.setattr(samplers, "random_words", lambda count: np.zeros(count, np.uint64))
-    cell = samplers.GAUSSIAN_CELL if law == "gaussian" else samplers.LAPLACE_CELL
+    cell = samplers.GAUSSIAN_BIN if law == "gaussian" else samplers.LAPLACE_BIN
     width = scale * cell // 65536 + 1
     seen = set()
     for doublings in range(6):
@@ -218,7 +218,7 @@ def test_bounds_enclose_the_exponential(exponent, bits):
 
 def test_long_runs_of_zeros_are_doublings_too():
     scale = 1 << 40
-    width = scale * samplers.LAPLACE_CELL // 65536 + 1
+    width = scale * samplers.LAPLACE_BIN // 65536 + 1
     assert kept_value([0, 0b1000, 0], "laplace", scale) == 2 * width
     assert kept_value([0, 0b1001, 0], "laplace", scale) == -2 * width
     assert kept_value([0, 0, 0b100, 0], "laplace", scale) == 65 * width

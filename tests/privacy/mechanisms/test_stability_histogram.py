@@ -113,7 +113,7 @@ def test_a_cell_costs_what_its_noise_and_its_leak_do(stddev, epsilon):
 @pytest.mark.parametrize("n_cells", [1, 2, 64])
 def test_a_record_in_several_new_cells_is_told_with_delta(n_cells, secure):
     noise = StabilityHistogram(10.0, 0.4)
-    values = OccupiedCells(np.arange(n_cells), np.full(n_cells, SCALE // n_cells), unit=1)
+    values = OccupiedCells(np.arange(n_cells), np.full(n_cells, SCALE // n_cells), count_factor=1)
     n_draws = 3000
     n_told = 0
     for seed in range(n_draws):
@@ -126,6 +126,6 @@ def test_a_record_in_several_new_cells_is_told_with_delta(n_cells, secure):
 
 def test_cells_without_weight_are_never_released():
     noise = StabilityHistogram(1e-3, 0.4)
-    values = OccupiedCells(np.arange(2), np.array([0, 3 * SCALE]), unit=1)
+    values = OccupiedCells(np.arange(2), np.array([0, 3 * SCALE]), count_factor=1)
     (released,) = noise.draw(values, NoiseStreams([0]), ("counts", 0), ONE_COUNT)
     assert released.cells.tolist() == [1]

@@ -51,7 +51,7 @@ def random_partition(points, seed, n_splits=6, grid=None):
 
 def members(partition, cell):
     """Points of a cell."""
-    rows = [shard.rows[shard.members(cell)] for shard in partition._shards]
+    rows = [points.rows[points.members(cell)] for points in partition._ordered]
     return np.concatenate(rows).astype(int)
 
 

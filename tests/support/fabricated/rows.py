@@ -88,7 +88,7 @@ def make_rows(
     nothing = {
         column.name: NOTHING[column.dtype]
         for column in COLUMNS
-        if column.missing is None and column.name not in row
+        if column.fill_value is None and column.name not in row
     }
     values = nothing | row | {"seed": np.arange(seeds)} | columns
     return pd.DataFrame(values, index=range(seeds))

@@ -1,0 +1,96 @@
+"""Which method for some data, from public numbers alone: ``pkm advise``.
+
+    pkm advise n=20000 d=8 k=10 epsilon=1
+    pkm advise n=20000 d=8 k=10 epsilon=1 bounds=wide unit=person
+
+It ranks methods by the cost that they had on the suite's sets of such a size, over the
+cost of k-means, with an interval for 80 % of such cells. bounds=wide is for bounds that
+may be ten times as wide as the data. With unit=person, n is the number of persons, and
+methods that serve persons alone are ranked; each counts as the mean of its rows.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from pkm.arena.advice import ALWAYS, find_leaf, rank_methods, read_advice
+from pkm.arena.suite import read_suite
+from pkm.experiments.config.groups import read_entry
+from pkm.experiments.config.settings import EPSILON, at_least, one_of, require
+from pkm.experiments.console.console import make_main
+from pkm.methods import load_method
+
+#: Of the data, all required.
+NUMBERS = {"n": at_least(1), "d": at_least(1), "k": at_least(1), "epsilon": EPSILON}
+BOUNDS = one_of("tight", "wide")
+UNITS = one_of("row", "person")
+#: How many times as wide as declared the bounds of the suite's sweep `wide` are.
+WIDE_FACTOR = 10.0
+
+
+def read_numbers(options: Mapping[str, str]) -> dict[str, float]:
+    """Read the numbers of the data, each by its rule.
+
+    Raises
+    ------
+    ValueError
+        Naming the first that is missing or breaks its rule.
+    """
+    numbers: dict[str, float] = {}
+    for name, rule in NUMBERS.items():
+        text = options.get(name, "")
+        try:
+            value = float(text) if name == "epsilon" else int(text)
+        except ValueError:
+            value = None
+        require(value is not None and rule.holds(value), name, text, rule.text)
+        numbers[name] = value
+    return numbers
+
+
+def serves_persons(method: str, n: int, d: int) -> bool:
+    """Tell whether a method takes persons with several rows."""
+    entry = read_entry("method", method)
+    estimator = load_method(entry["_target_"])(n_clusters=2)
+    return not estimator.find_unweighted(n, d)
+
+
+def run(words: Sequence[str], options: Mapping[str, str]) -> None:
+    """Print a ranking of methods."""
+    require(not words, "words", " ".join(words), "left out: use n= d= k= epsilon=")
+    numbers = read_numbers(options)
+    bounds = options.get("bounds", "tight")
+    unit = options.get("unit", "row")
+    BOUNDS.require("bounds", bounds)
+    UNITS.require("unit", unit)
+    advice = read_advice()
+    leaf = find_leaf(
+        advice["leaves"],
+        {
+            "n_epsilon_per_k": numbers["n"] * numbers["epsilon"] / numbers["k"],
+            "d": numbers["d"],
+            "bounds_factor": WIDE_FACTOR if bounds == "wide" else 1.0,
+        },
+    )
+    methods = rank_methods(leaf)
+    if unit == "person":
+        size = int(numbers["n"]), int(numbers["d"])
+        methods = [name for name in methods if serves_persons(name, *size)]
+    print(f"{'method':24}{'cost':>8}   80 % of cells")
+    for name in methods:
+        cost, low, high = leaf["costs"][name]
+        print(f"{name:24}{cost:8.3g}   {low:.3g} to {high:.3g}")
+    suite = read_suite(advice["suite"])["title"].lower()
+    print(
+        f"Costs are over that of k-means, by {leaf['cells']} cells of suite "
+        f"{advice['suite']} ({suite})."
+    )
+    (median, most), (fixed_median, fixed_most) = (
+        advice["regret"][name] for name in ("advice", ALWAYS)
+    )
+    print(
+        f"On sets that were left out, the first one cost {median:.1%} more than the "
+        f"best (median; 90th percentile {most:.1%}); always {ALWAYS}: "
+        f"{fixed_median:.1%} ({fixed_most:.1%})."
+    )
+
+
+main = make_main("advise", __doc__, "WORD", (*NUMBERS, "bounds", "unit"), run)

@@ -1,0 +1,28 @@
+"""Tables of the leaderboard in the site of ``make docs`` are sorted and filtered.
+
+MkDocs calls these hooks (``hooks`` in ``mkdocs.yml``). The script is that of reports.
+"""
+
+from pathlib import Path
+from typing import Any
+
+PAGE = "leaderboard.md"
+SCRIPT = "tables.js"
+TEMPLATES = Path(__file__).resolve().parents[1] / "analysis" / "templates"
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the script to the files of the site."""
+    # Only the site needs MkDocs.
+    from mkdocs.structure.files import File
+
+    content = (TEMPLATES / SCRIPT).read_text(encoding="utf-8")
+    files.append(File.generated(config, SCRIPT, content=content))
+    return files
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Mark the tables of the leaderboard."""
+    if page.file.src_path != PAGE:
+        return html
+    return html.replace("<table>", '<table class="sortable filtered">')
