@@ -18,6 +18,8 @@ from pkm.privacy.ledger import COST_FIELDS, StreamReuseError
 
 #: Relative difference of two costs, or two epsilons, by rounding.
 TOLERANCE = 1e-6
+#: Coordinates below are exact in float64, in grid steps.
+FARTHEST = 2.0**53
 #: Columns of planned cells that depend on the method.
 OF_METHOD = ("method", "target", "variant", "params")
 #: Columns that are the same in all rows of a method.
@@ -133,10 +135,12 @@ def has_true_cost(line: Mapping[str, Any], data: PreparedData, k: int) -> bool:
     try:
         raw = np.array([list(center) for center in line["centers"]])
         grid = np.rint(((raw - lower) / (upper - lower) * 2 - 1) * SCALE)
+        if not (np.abs(grid) < FARTHEST).all():  # or NaN
+            return False
         centers = grid.astype(np.int64)[None]
         (cost,) = evaluate(data.points, centers, ["nicv"], k)["nicv"]
     except (TypeError, ValueError):
-        # Centers are missing, of other columns, or far out of the domain.
+        # Centers are missing, or have other columns.
         return False
     is_equal = math.isclose(cost, line["nicv"], rel_tol=TOLERANCE)
     is_released = len(raw) == line["n_centers"] <= k

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shutil
+from importlib import metadata
 
 import pytest
 import yaml
@@ -81,6 +82,8 @@ def phases():
             patch.setattr(module, "run_attempt", here.run)
             patch.setattr(module, "N_PAIRS", 2)
         patch.setattr(conformance, "N_PAIRS", 4)
+        installed = metadata.packages_distributions()
+        patch.setattr(metadata, "packages_distributions", lambda: installed)
         yield here
 
 

@@ -121,9 +121,7 @@ def call_a_cell_failed(folder, enter):
     """The entry says that a cell has reached its time limit."""
     rows = read(folder)
     write(folder, [row for row in rows if (row["dataset"], row["epsilon"]) != ("wine", 0.5)])
-    sign(
-        folder, problems=["sulloyd on wine, epsilon=0.5 (lite): failed: too slow"]
-    )
+    sign(folder, problems=["sulloyd on wine, epsilon=0.5 (lite): failed: too slow"])
 
 
 def edit_charges(folder, enter):
