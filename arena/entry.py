@@ -55,13 +55,13 @@ class Entry:
         Check, variant and error of the conformance suite.
     audit : mapping or None
         Record of the audit; None where the method claims no privacy.
-    claimed : mapping or None
-        What a program claims of itself: ``notion``, ``adjacency``, ``unit``, and the
-        budget. Nobody has checked it. None for other methods.
     problems : list of str
         What failed, a line each.
     environment : mapping
         Versions and machine.
+    claimed : mapping or None
+        What a program claims of itself: ``notion``, ``adjacency``, ``unit``, and the
+        budget. Nobody has checked it. None for other methods.
     files : mapping of str to str
         SHA-256 of each other file.
     """
@@ -74,9 +74,9 @@ class Entry:
     package: str
     checks: list[dict]
     audit: Mapping[str, Any] | None
-    claimed: Mapping[str, Any] | None
     problems: list[str]
     environment: Mapping[str, Any]
+    claimed: Mapping[str, Any] | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property

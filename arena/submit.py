@@ -24,7 +24,7 @@ from typing import Any
 
 import pandas as pd
 
-from pkm import __version__
+import pkm
 from pkm.arena.attempt import AttemptFailed, run_attempt
 from pkm.arena.entry import (
     PROGRAM,
@@ -204,7 +204,7 @@ def find_source(method: Mapping[str, Any]) -> tuple[str, dict[str, Path]]:
         for name, path in find_files(method.get("command")).items()
     }
     if top == PROJECT:
-        return f"{PROJECT} {__version__}", files
+        return f"{PROJECT} {pkm.__version__}", files
     for name in metadata.packages_distributions().get(top, []):
         distribution = metadata.distribution(name)
         # A distribution has this file if it was installed from a folder.

@@ -87,7 +87,7 @@ def make_stage_plan(
     own = plan_method(suite, stage, method, data_dir)
     if not own.sweep_cells:
         raise ConfigurationError(own.gaps[0].reason)
-    return replace(plan, entries=plan.sweep_cells + own.sweep_cells, gaps=own.gaps)
+    return replace(plan, sweep_cells=plan.sweep_cells + own.sweep_cells, gaps=own.gaps)
 
 
 def plan_method(
@@ -122,7 +122,7 @@ def select_cells(plan: Plan, names: Sequence[Sequence]) -> Plan:
         for sweep, cell in plan.sweep_cells
         if sweep == TIMES or name_cell(sweep, cell) in {*map(tuple, names)}
     )
-    return replace(plan, entries=kept)
+    return replace(plan, sweep_cells=kept)
 
 
 def name_cell(sweep: str, cell: Cell) -> CellName:

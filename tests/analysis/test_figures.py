@@ -44,7 +44,9 @@ INTERVALS = {
 def test_captions_name_the_intervals(paper):
     for spec in read_figures(paper):
         caption = " ".join(spec.caption)
-        parts = [spec, *map(spec.for_panel, spec.panels)] if spec.kind in ("lines", "forest") else []
+        parts = (
+            [spec, *map(spec.for_panel, spec.panels)] if spec.kind in ("lines", "forest") else []
+        )
         for interval in {part.interval for part in parts} - {"none"}:
             assert any(name in caption for name in INTERVALS[interval]), spec.name
 

@@ -14,7 +14,7 @@ from pkm.arena.entry import ROWS
 from pkm.arena.phases import PHASES
 from pkm.audit import conformance
 from pkm.catalogue import add_config_dirs
-from pkm.experiments.config.groups import read_entry as read_choice
+from pkm.experiments.config.groups import read_choice
 
 #: Three sets of 150 to 400 records.
 SUITE = {

@@ -4,41 +4,40 @@ from pathlib import Path
 
 import pytest
 
-from pkm.arena import leaderboard
+from pkm.arena import checks, leaderboard
 from pkm.arena.advice import ADVICE, fit_advice, read_advice
-from pkm.arena.checks import check_charges, check_costs, check_files, check_rows
-from pkm.arena.entry import read_entry, read_rows
-from pkm.arena.suite import make_stage_plan, read_suite
-from pkm.experiments.config.groups import read_entry as read_choice
+from pkm.arena.entry import COLUMNS, read_entry, read_rows
+from pkm.arena.suite import make_stage_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = sorted((ROOT / "entries").iterdir())
 
 
 def find_cells(entry):
-    """The cells of the reference, by data set."""
-    reference = read_suite(entry.suite)["reference"]
-    plan = make_stage_plan(entry.suite, entry.stage, read_choice("method", reference))
-    return reference, {cell.dataset_name: cell for cell in plan.cells}
+    """The cells of the reference, by sweep and data set."""
+    plan = make_stage_plan(entry.suite, entry.stage)
+    return {(sweep, cell.dataset_name): cell for sweep, cell in plan.sweep_cells}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_an_entry_is_whole(folder):
     entry = read_entry(folder)
-    rows = read_rows(folder)
-    reference, cells = find_cells(entry)
-    assert check_files(entry, folder) == []
-    assert check_rows(entry, rows, reference, cells) == []
-    assert check_charges(rows) == []
+    rows = read_rows(folder, COLUMNS)
+    expected = checks.list_suite_cells(entry, rows)
+    stored = checks.list_stored_cells(rows)
+    assert checks.check_files(entry, folder) == []
+    assert checks.check_cells(entry, expected, stored) == []
+    assert checks.check_settings(entry, rows, find_cells(entry)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_costs_of_an_entry_are_those_of_its_centers(folder):
+def test_costs_and_epsilon_follow_from_what_was_released(folder):
     entry = read_entry(folder)
-    rows = read_rows(folder)
-    _, cells = find_cells(entry)
-    assert check_costs(rows[rows["method"] == entry.name], cells, None) == []
+    rows = read_rows(folder, COLUMNS)
+    own = rows[rows["method"] == entry.name]
+    assert checks.check_costs(own, find_cells(entry), None) == []
+    assert checks.check_charges(own) == []
 
 
 def test_the_page_and_the_advice_are_those_of_the_entries(tmp_path):
