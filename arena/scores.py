@@ -53,5 +53,6 @@ def cpu_ratio(rows: pd.DataFrame, reference: str) -> float:
 
 
 def geometric_mean(ratios: pd.Series) -> float:
-    """Return the geometric mean of positive numbers; NaN of none."""
-    return float(np.exp(np.log(ratios).mean())) if len(ratios) else float("nan")
+    """Return the geometric mean of numbers that are not negative; NaN of none."""
+    with np.errstate(divide="ignore"):  # of 0 it is 0
+        return float(np.exp(np.log(ratios).mean())) if len(ratios) else float("nan")
