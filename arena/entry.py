@@ -24,6 +24,8 @@ from pkm.files import sha256
 ENTRY = "entry.json"
 ROWS = "rows.parquet"
 SOURCE = "source"
+#: Folder of the source with the files of a program.
+PROGRAM = "program"
 #: Package of the methods of this project.
 PROJECT = "pkm"
 VERIFICATION = "verification.json"
@@ -57,6 +59,9 @@ class Entry:
         What failed, a line each.
     environment : mapping
         Versions and machine.
+    claimed : mapping or None
+        What a program claims of itself: ``notion``, ``adjacency``, ``unit``, and the
+        budget. Nobody has checked it. None for other methods.
     files : mapping of str to str
         SHA-256 of each other file.
     """
@@ -71,6 +76,7 @@ class Entry:
     audit: Mapping[str, Any] | None
     problems: list[str]
     environment: Mapping[str, Any]
+    claimed: Mapping[str, Any] | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -174,11 +180,8 @@ def read_entry(folder: Path) -> Entry:
 
 
 def copy_source(files: Mapping[str, Path], folder: Path) -> None:
-    """Copy modules, by their dotted names, to where Python finds them."""
+    """Copy files, by their names in the source of an entry."""
     for name, path in files.items():
-        parts = name.split(".")
-        if path.name == "__init__.py":
-            parts.append("__init__")
-        target = folder.joinpath(SOURCE, *parts).with_suffix(".py")
+        target = folder / SOURCE / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
+        shutil.copy(path, target)

@@ -4,6 +4,7 @@
 takes its arguments from a JSON file of its folder, and writes its answer to another.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -12,16 +13,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import pkm
 from pkm.arena.attempt import ANSWER, REQUEST, RESULTS
 from pkm.arena.confinement import confine_writes, limit_resources
-from pkm.arena.entry import SOURCE, write_rows
+from pkm.arena.entry import PROGRAM, SOURCE, write_rows
 from pkm.arena.leaks import find_leak
 from pkm.arena.suite import label_cell, make_stage_plan, name_cell, select_cells
 from pkm.audit import audit as attack
 from pkm.audit.conformance import BOUNDS, run_checks
 from pkm.audit.records import make_record
 from pkm.audit.report import N_CLUSTERS, configure
+from pkm.catalogue import CONFIG_DIRS
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.cell.cell import STYLE
 from pkm.experiments.config.backend import Backend
@@ -29,6 +33,7 @@ from pkm.experiments.reports.crate import write_json
 from pkm.experiments.store.store import Store
 from pkm.files import cache_folder
 from pkm.methods import load_method
+from pkm.privacy import snap
 
 
 def check(method: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,8 +42,19 @@ def check(method: Mapping[str, Any]) -> dict[str, Any]:
     results = run_checks(estimator)
     return {
         "private": estimator.claim.private,
+        "claimed": read_claim(estimator),
         "checks": [asdict(result) for result in results],
     }
+
+
+def read_claim(estimator: Any) -> dict[str, Any] | None:
+    """Read what a program claims of itself; None of others, and of one that fails."""
+    if estimator.claim.private:
+        return None
+    # The checks say what fails.
+    with contextlib.suppress(Exception):
+        return estimator.fit_batch(snap(np.eye(N_CLUSTERS)), [0]).synopsis
+    return None
 
 
 def audit(method: Mapping[str, Any], n_pairs: int, seed: int) -> dict[str, Any]:
@@ -91,7 +107,7 @@ def repeat(
     names = {*map(tuple, cells)}
     leaks = {
         label_cell(*name_cell(sweep, cell)): find_leak(cell, data_dir)
-        for sweep, cell in plan.entries
+        for sweep, cell in plan.sweep_cells
         if name_cell(sweep, cell) in names
     }
     return {"leaks": [f"{label}: {leak}" for label, leak in leaks.items() if leak]}
@@ -121,16 +137,23 @@ def list_caches() -> list[Path]:
     return [cache, *(path for root in roots for path in root.rglob("__pycache__"))]
 
 
+def prepend(folder: Path, variable: str) -> None:
+    """Let a path of the environment begin with a folder."""
+    folders = [str(folder), *filter(None, [os.environ.get(variable)])]
+    os.environ[variable] = os.pathsep.join(folders)
+
+
 def main(phase: str) -> None:
     """Confine this process, carry out a request, write the answer."""
     request = json.loads(Path(REQUEST).read_text(encoding="utf-8"))
     limit_resources()
     confined = confine_writes([Path.cwd(), *list_caches()])
-    # Workers take the path from here.
-    source = str(Path(SOURCE).resolve())
-    sys.path.insert(0, source)
-    path = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(path)
+    # Workers take these from here.
+    source = Path(SOURCE).resolve()
+    sys.path.insert(0, str(source))
+    prepend(source, "PYTHONPATH")
+    if (source / PROGRAM).is_dir():
+        prepend(source / PROGRAM, CONFIG_DIRS)
     answer = PHASES[phase](**request)
     write_json(Path(ANSWER), answer | {"confined": confined})
 

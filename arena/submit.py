@@ -24,9 +24,10 @@ from typing import Any
 
 import pandas as pd
 
-from pkm import __version__
+import pkm
 from pkm.arena.attempt import AttemptFailed, run_attempt
 from pkm.arena.entry import (
+    PROGRAM,
     PROJECT,
     ROWS,
     Entry,
@@ -41,10 +42,11 @@ from pkm.arena.page import write_page
 from pkm.arena.suite import CELL_KEYS, CURRENT, label_cell, make_stage_plan
 from pkm.experiments.cell.code_hash import find_dependencies
 from pkm.experiments.cell.environment import describe_environment
-from pkm.experiments.config.groups import read_entry
+from pkm.experiments.config.groups import read_choice
 from pkm.experiments.config.settings import at_least, require
 from pkm.experiments.console.console import make_main
-from pkm.methods import load_method
+from pkm.methods import import_path, load_method
+from pkm.methods.baselines.program import find_files
 
 KEYS = ("stage", "out", "by", "jobs", "data", "suite")
 #: Pairs of neighbors of the audit, and seconds of it and of the conformance suite.
@@ -59,8 +61,10 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     require(len(words) == 1, "method", " ".join(words), "one method")
     stage = options.get("stage", "lite")
     suite = options.get("suite", CURRENT)
-    method = read_entry("method", words[0])
+    method = read_choice("method", words[0])
     plan = make_stage_plan(suite, stage, method, data_dir=options.get("data"))
+    # A class has one path in rows, whichever module it was named by.
+    method["_target_"] = import_path(load_method(method["_target_"]))
     out = Path(options.get("out", f"entries/{suite}-{stage}-{method['name']}"))
     print(f"{method['name']}: {len(plan.cells)} cells of {suite}, {stage}, into {out}")
     entry = submit(
@@ -123,12 +127,12 @@ def submit(
     ValueError
         If the method cannot be imported.
     """
-    package, modules = find_source(method["_target_"])
+    package, files = find_source(method)
     problems: list[str] = []
     with write_folder(out) as folder, tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
-        copy_source(modules, folder)
-        copy_source(modules, work)
+        copy_source(files, folder)
+        copy_source(files, work)
 
         def attempt(phase: str, seconds: float, **request: Any) -> dict[str, Any]:
             """Run a phase; a failure is a problem, and an empty answer."""
@@ -172,6 +176,7 @@ def submit(
             package=package,
             checks=checks,
             audit=attacked.get("record"),
+            claimed=checked.get("claimed"),
             problems=problems,
             environment=describe_environment(),
         )
@@ -180,25 +185,39 @@ def submit(
     return entry
 
 
-def find_source(target: str) -> tuple[str, dict[str, Path]]:
-    """Return the distribution that has a method's class, or the modules behind it.
+def find_source(method: Mapping[str, Any]) -> tuple[str, dict[str, Path]]:
+    """Find what others need to run a method.
 
     Returns
     -------
     package : str
-        Distribution and version; empty where the modules are in no distribution.
-    modules : dict of str to Path
-        Dotted names to files; empty where the distribution has them.
+        Distribution and version that have its class, if an index has them, or this
+        project; else empty.
+    files : dict of str to Path
+        Names in the source of an entry to files: modules of no such distribution, and
+        the files of a program.
     """
-    module = load_method(target).__module__
+    module = load_method(method["_target_"]).__module__
     top = module.partition(".")[0]
+    files = {
+        f"{PROGRAM}/{name}": path
+        for name, path in find_files(method.get("command")).items()
+    }
     if top == PROJECT:
-        return f"{PROJECT} {__version__}", {}
+        return f"{PROJECT} {pkm.__version__}", files
     for name in metadata.packages_distributions().get(top, []):
-        return f"{name} {metadata.version(name)}", {}
-    files = find_dependencies([module], external_package=top)
-    own = {name: path for name, path in files.items() if name.partition(".")[0] == top}
-    return "", own
+        distribution = metadata.distribution(name)
+        # A distribution has this file if it was installed from a folder.
+        if distribution.read_text("direct_url.json") is None:
+            return f"{name} {distribution.version}", files
+    found = find_dependencies([module], external_package=top)
+    for name, path in found.items():
+        parts = name.split(".")
+        if path.name == "__init__.py":
+            parts.append("__init__")
+        if parts[0] == top:
+            files[f"{'/'.join(parts)}.py"] = path
+    return "", files
 
 
 def refuse_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 from pkm import catalogue
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.config.groups import read_entry
+from pkm.experiments.config.groups import read_choice
 from pkm.experiments.config.settings import one_of, require
 from pkm.experiments.plan.plan import Plan, make_plan
 from pkm.experiments.plan.sweep import SWEEP_KEYS, Gap, find_method
@@ -69,14 +69,14 @@ def make_stage_plan(
 
     Examples
     --------
-    >>> from pkm.experiments.config.groups import read_entry
-    >>> plan = make_stage_plan(CURRENT, "lite", read_entry("method", "sulloyd"))
+    >>> from pkm.experiments.config.groups import read_choice
+    >>> plan = make_stage_plan(CURRENT, "lite", read_choice("method", "sulloyd"))
     >>> len(plan.cells)
     28
     """
     STAGES.require("stage", stage)
     declared = read_suite(suite)
-    reference = read_entry("method", declared["reference"])
+    reference = read_choice("method", declared["reference"])
     plan = plan_method(suite, stage, reference, data_dir)
     for gap in plan.gaps:
         raise ConfigurationError(f"{gap.dataset}: {gap.reason}")
@@ -85,9 +85,9 @@ def make_stage_plan(
     rule = "another than that of the reference: declare the method under one"
     require(method["name"] != reference["name"], "name", method["name"], rule)
     own = plan_method(suite, stage, method, data_dir)
-    if not own.entries:
+    if not own.sweep_cells:
         raise ConfigurationError(own.gaps[0].reason)
-    return replace(plan, entries=plan.entries + own.entries, gaps=own.gaps)
+    return replace(plan, sweep_cells=plan.sweep_cells + own.sweep_cells, gaps=own.gaps)
 
 
 def plan_method(
@@ -110,7 +110,7 @@ def plan_method(
                 names = method["name"], dataset
                 gaps += [Gap(sweep, *names, each, str(error)) for each in epsilons]
                 continue
-            entries += plan.entries
+            entries += plan.sweep_cells
             gaps += plan.gaps
     return Plan(f"suite {suite}", tuple(entries), tuple(gaps))
 
@@ -119,10 +119,10 @@ def select_cells(plan: Plan, names: Sequence[Sequence]) -> Plan:
     """Restrict a plan to some cells, and the fits that are timed."""
     kept = tuple(
         (sweep, cell)
-        for sweep, cell in plan.entries
+        for sweep, cell in plan.sweep_cells
         if sweep == TIMES or name_cell(sweep, cell) in {*map(tuple, names)}
     )
-    return replace(plan, entries=kept)
+    return replace(plan, sweep_cells=kept)
 
 
 def name_cell(sweep: str, cell: Cell) -> CellName:

@@ -131,7 +131,9 @@ def verify(
     require_package(entry.package)
     STAGES.require("stage", entry.stage)
     plan = make_stage_plan(entry.suite, entry.stage, data_dir=data_dir)
-    reference_cells = {(sweep, cell.dataset_name): cell for sweep, cell in plan.entries}
+    reference_cells = {
+        (sweep, cell.dataset_name): cell for sweep, cell in plan.sweep_cells
+    }
 
     # What the files say.
     expected = checks.list_suite_cells(entry, rows)

@@ -9,7 +9,6 @@ from pkm.compute import compilation as compilation
 from pkm.compute.kernels.grid_codes import (
     averaged_gaps,
     cell_counts,
-    column_sums,
     digitize,
     histogram,
     hyperplane_sides,
@@ -47,7 +46,6 @@ __all__ = [
     "averaged_gaps",
     "cell_counts",
     "cluster_means",
-    "column_sums",
     "converged_lloyd",
     "digitize",
     "distance_tiles",

@@ -5,6 +5,7 @@ missing, NaN, so that no row makes a private fit fail.
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from datetime import date as Day
 from datetime import datetime
@@ -30,6 +31,10 @@ FLAGS = {
     "no": 0.0,
     "0": 0.0,
 }
+#: What may stand before or after a number.
+SIGNS = " \u00a0\u202f€$£¥%"
+#: Digits in groups of three, as of 1.234 where the decimal mark is a comma.
+THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,'’ \u00a0\u202f]\d{3})+")
 EPOCH = Day(1970, 1, 1).toordinal()
 ISO_DATE = "%Y-%m-%d"  # and what else `fromisoformat` reads
 
@@ -200,7 +205,10 @@ def cyclic(period: float, **options: Any) -> Column:
         angles = math.tau / period * numbers
         return np.column_stack([np.cos(angles), np.sin(angles)])
 
-    return number(-1, 1, **options)._replace(
+    column = number(-1, 1, **options)
+    decimal = options.get("decimal", "point")
+    return column._replace(
+        read=partial(_read_time, decimal=decimal),
         write=lambda x, y: np.arctan2(y, x) / math.tau % 1 * period,
         spread=spread,
         suffixes=("_cos", "_sin"),
@@ -227,7 +235,7 @@ def read_cells(
 ) -> np.ndarray:
     """Read the cells of a column (n,), float64, each by itself; see `read_cell`."""
     # Numbers are themselves: to read them one by one takes long.
-    reads_numbers = getattr(read, "func", None) is _read_number
+    reads_numbers = getattr(read, "func", None) in (_read_number, _read_time)
     if reads_numbers and cells.dtype.kind in "iuf":
         return cells.to_numpy(np.float64, na_value=math.nan)
     return np.array([read_cell(read, cell) for cell in cells])
@@ -250,10 +258,26 @@ def _read_number(
     cell: Any,
     decimal: str,
 ) -> float:
-    """Read a number; a text with separators of thousands is none."""
-    if isinstance(cell, str) and decimal == "comma":
-        cell = cell.replace(".", "x").replace(",", ".")
-    return float(cell)
+    """Read a number; a text may have a sign of money and separators of thousands."""
+    if not isinstance(cell, str):
+        return float(cell)
+    whole, mark, fraction = cell.strip(SIGNS).partition(DECIMALS[decimal])
+    if THOUSANDS.fullmatch(whole):
+        whole = re.sub(r"[^\d+-]", "", whole)
+    # What is left of another mark makes it no number.
+    text = whole.replace(".", "x")
+    return float(f"{text}.{fraction}" if mark else text)
+
+
+def _read_time(
+    cell: Any,
+    decimal: str,
+) -> float:
+    """Read a number, or a time of day such as 17:30 as hours."""
+    parts = str(cell).split(":")
+    if len(parts) == 1:
+        return _read_number(cell, decimal)
+    return math.fsum([float(part) / 60**power for power, part in enumerate(parts)])
 
 
 def _read_day(

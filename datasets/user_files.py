@@ -30,7 +30,8 @@ SUFFIXES = (*TEXT, *PARQUET, ".npy", ".npz")
 #: Array of the points in an archive of several tables.
 ARRAY_NAMES = ("data", "X", "points")
 IDENTIFIER = re.compile(
-    r"(id|idx|index|row|nr|no|number|key|uuid)|.*[_\s.-]id|id[_\s.-].*", re.I
+    r"(id|idx|index|row|nr|no|number|key|uuid)|.*[_\s.-](id|nr|no)\.?|id[_\s.-].*",
+    re.I,
 )
 #: Types that pandas infers for columns of booleans with NaN, or of integers beyond 64
 #: bits.

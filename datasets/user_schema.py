@@ -3,6 +3,7 @@
 import inspect
 import math
 import re
+import warnings
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -32,6 +33,8 @@ KIND_PATTERNS = {
     "category": "",
 }
 
+#: Types of texts.
+TEXTS = ("object", "str", "string")
 #: Kinds whose cells may have a decimal mark.
 NUMERIC = ("number", "cyclic", "latitude", "longitude")
 
@@ -66,8 +69,9 @@ class Schema(TransformerMixin, BaseEstimator):
 
         Numbers and dates beyond their bounds are clipped. ``log: true`` or ``asinh:
         true`` is for money and counts. ``decimal`` is ``point`` (default) or ``comma``,
-        of numbers that are texts. ``format`` is one of ``strptime``, such as
-        ``%d.%m.%Y``; default: ISO 8601. ``latitude`` names another column; all
+        of numbers that are texts, which may have separators of thousands and a sign of
+        money. Hours may be times such as 17:30. ``format`` is one of ``strptime``, such
+        as ``%d.%m.%Y``; default: ISO 8601. ``latitude`` names another column; all
         latitudes and longitudes share one scale.
 
         All kinds take ``weight``, a distance on the scale, 2 at most. Bounds, the first
@@ -114,11 +118,29 @@ class Schema(TransformerMixin, BaseEstimator):
         ------
         ValueError
             Naming the file, the column, its wrong parameter and what is right.
+
+        Warns
+        -----
+        UserWarning
+            If a bound has more than four digits, as extremes of data have.
         """
         try:
-            return cls(read_file(Path(path)))
+            schema = cls(read_file(Path(path)))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+        precise = [
+            repr(name)
+            for name, rule in schema.columns.items()
+            if rule["kind"] in ("number", "integer")
+            if any(_has_many_digits(rule[end]) for end in ("low", "high"))
+        ]
+        if precise:
+            warnings.warn(
+                f"{path}: bounds of {', '.join(precise)} have many digits, as if they "
+                "were looked up in the data: such bounds are not private",
+                stacklevel=2,
+            )
+        return schema
 
     @staticmethod
     def draft(
@@ -161,7 +183,9 @@ class Schema(TransformerMixin, BaseEstimator):
             spec = inspect.getfullargspec(KINDS[kind])
             required = spec.args[: len(spec.args) - len(spec.defaults or ())]
             rules[name] = {"kind": kind, **dict.fromkeys(required, OPEN)}
-            if decimal != "point" and kind in NUMERIC:
+            # A text was no number with this mark.
+            is_text = str(dtype) in TEXTS
+            if decimal != "point" and kind in NUMERIC and not is_text:
                 rules[name]["decimal"] = decimal
         return rules
 
@@ -198,7 +222,7 @@ class Schema(TransformerMixin, BaseEstimator):
             if count != 1:
                 hint = suggestion(str(name), map(str, names)) if count == 0 else ""
                 raise ValueError(
-                    f"X must be a DataFrame with one column {name!r}, has {count}{hint}"
+                    f"X must be a table with one column {name!r}, has {count}{hint}"
                 )
             cells: Any = X[name]
             numbers = read_cells(column.read, cells)
@@ -274,6 +298,17 @@ def _make_column(
         return KINDS[kind](**parameters)
     except (TypeError, ValueError) as error:
         raise ValueError(f"column {name!r}: {error}") from None
+
+
+def _has_many_digits(bound: float) -> bool:
+    """Tell whether a number has more digits than a person would choose.
+
+    Examples
+    --------
+    >>> _has_many_digits(10_000), _has_many_digits(2025), _has_many_digits(9813.22)
+    (False, False, True)
+    """
+    return float(f"{bound:.4g}") != bound
 
 
 def _measure_degrees(rules: Rules) -> dict[str, float]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pkm.datasets import delimited
 from pkm.datasets.user_files import TEXT
-from pkm.row_blocks import read_parquet
+from pkm.row_blocks import PARQUET, read_parquet
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,12 +35,24 @@ def read_blocks(path: Path, columns: Sequence[str]) -> "Iterator[DataFrame]":
     ValueError
         If it is no such file. Messages quote no cells.
     """
-    if path.name.lower().endswith(TEXT):
-        try:
+    name = path.name.lower()
+    if not name.endswith((*TEXT, *PARQUET)):
+        known = ", ".join((*TEXT, *PARQUET))
+        raise ValueError(f"{path} should be a file that ends in one of {known}")
+    try:
+        if name.endswith(TEXT):
             yield from delimited.read_texts(path, columns, BLOCK_ROWS)
-        except ValueError as error:
-            raise ValueError(f"{path}: cannot be read as a table: {error}") from error
-        return
+        else:
+            yield from _read_parquet(path, columns)
+    # Arrow's errors of damaged files are ValueErrors.
+    except ValueError as error:
+        raise ValueError(f"{path}: cannot be read as a table: {error}") from error
+
+
+def _read_parquet(
+    path: Path,
+    columns: Sequence[str],
+) -> "Iterator[DataFrame]":
     import pyarrow.parquet as pq
 
     names = pq.read_schema(path).names

@@ -115,8 +115,8 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
 
             Neighbors then differ in all rows of one person, and n is the number of
             persons. A row of a person with m rows weighs 1 / m, so that the cost is an
-            average over persons. Methods with queries that are no sums refuse groups
-            and weights.
+            average over persons. Methods with queries that have no bound for weighted
+            rows refuse groups and weights, before anything is read.
         sample_weight : array-like of shape (n,), optional
             Weights, clipped to the interval from 0 to ``max_weight``; NaN is 0. The
             weight of a person's row is multiplied by 1 / m.

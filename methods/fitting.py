@@ -204,7 +204,7 @@ class BatchMethod(ClusteringMethod):
         return self.fit_with(make_curator, *shape, seeds, schedule, **options)
 
     def refuse_unweighted(self, n_points: int, n_features: int) -> None:
-        """Refuse rows with weights if a planned query is no sum over rows."""
+        """Refuse rows with weights if a planned query has no bound for them."""
         reason = self.find_unweighted(n_points, n_features)
         if reason:
             raise ValueError(
@@ -218,9 +218,9 @@ class BatchMethod(ClusteringMethod):
         n_points: int,
         n_features: int,
     ) -> str:
-        """Name the planned queries that are no sums over rows; empty if there are none.
+        """Say why rows with weights are refused; empty if they are not.
 
-        Rows with weights are refused for them, and for most methods without privacy.
+        Some queries have no bound for them, and most methods without privacy no code.
         """
         if not self.claim.private:
             return "" if self.serves_weights else "it claims no privacy"
@@ -229,7 +229,8 @@ class BatchMethod(ClusteringMethod):
             planned = CountedMethod(self, n_features).possible_charges
         else:
             planned = PlannedMethod(self, n_points, n_features).schedule.charges
-        return ", ".join(sorted({charge.label for charge in planned} - served))
+        others = ", ".join(sorted({charge.label for charge in planned} - served))
+        return others and f"{others}, whose sensitivity is that of whole records"
 
     def decide_secure(
         self,

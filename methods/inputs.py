@@ -85,7 +85,7 @@ def read_points(
     bounds = _check_rows(method, rows)
     options = {
         "keep_remainders": method.needs_remainders,
-        "keep_holes": method.missing is not None,
+        "keep_missing": method.missing is not None,
     }
     persons = None
     if is_dask_array(X):
@@ -234,14 +234,14 @@ def _quantize(
     n, d = X.shape
     bounds = resolve_bounds(method, d)
     weights = weigh(n, groups)
-    keep_holes = method.missing is not None
+    keep_missing = method.missing is not None
     if bounds is None:
-        refuse_null(int(find_null(X, keep_holes).sum()))
+        refuse_null(int(find_null(X, keep_missing).sum()))
         bounds = _widen(np.fmin.reduce(X), np.fmax.reduce(X))
     if claim.private and claim.adjacency not in ONE_RECORD_ADJACENCIES:
         X = _replace_null(X, *bounds)
     can_zoom = claim.private and method.clip
-    blocks = Blocks.quantize(array_blocks(X), *bounds, keep_holes=keep_holes)
+    blocks = Blocks.quantize(array_blocks(X), *bounds, keep_missing=keep_missing)
     blocks = replace(blocks, in_memory=True, weights=weights)
     if can_zoom and method.zoom_plan(blocks.n_records, d) is not None:
         # Points of the domain that the zoom finds are kept in memory. Until then every
@@ -251,7 +251,7 @@ def _quantize(
         X,
         *bounds,
         keep_remainders=method.needs_remainders,
-        keep_holes=keep_holes,
+        keep_missing=keep_missing,
         weights=weights,
     )
     if not claim.private:
@@ -268,8 +268,8 @@ def _check_rows(method: ClusteringMethod, rows: RowBlocks) -> Bounds:
     is_private = method.claim.private
     bounds = resolve_bounds(method, rows.n_columns)
     if not is_private or not method.clip:
-        keep_holes = method.missing is not None
-        n_null, lowest, highest = _find_extremes(rows, keep_holes)
+        keep_missing = method.missing is not None
+        n_null, lowest, highest = _find_extremes(rows, keep_missing)
         if not is_private:
             refuse_null(n_null)
         bounds = bounds or _widen(lowest, highest)
@@ -334,10 +334,13 @@ def count_null(rows: np.ndarray) -> int:
     return int(find_null(rows).sum())
 
 
-def find_null(rows: np.ndarray, keep_holes: bool = False) -> np.ndarray:
-    """Mask (n,) of the null records; with holes a row may lack some entries."""
+def find_null(rows: np.ndarray, keep_missing: bool = False) -> np.ndarray:
+    """Mask (n,) of the null records; where missing entries are kept, rows without any.
+
+    A row with an infinite value is null in either case.
+    """
     n_finite = np.isfinite(rows).sum(axis=1)
-    if keep_holes:
+    if keep_missing:
         return (np.isinf(rows).sum(axis=1) > 0) | (n_finite == 0)
     return n_finite < rows.shape[1]
 
@@ -352,14 +355,14 @@ def refuse_null(n_null: int, name: str = "X") -> None:
 
 
 def _find_extremes(
-    rows: RowBlocks, keep_holes: bool
+    rows: RowBlocks, keep_missing: bool
 ) -> tuple[int, np.ndarray, np.ndarray]:
     """Count the null records; find the extremes (d,) of the other rows."""
     n_null = 0
     lowest = np.full(rows.n_columns, np.nan)
     highest = np.full(rows.n_columns, np.nan)
     for block in rows.blocks():
-        null = find_null(block, keep_holes)
+        null = find_null(block, keep_missing)
         kept = block[~null] if null.any() else block
         n_null += len(block) - len(kept)
         if len(kept):

@@ -200,5 +200,16 @@ def smallest_epsilon(
         else:
             low = middle
 
-    digits = 10.0 ** (2 - math.floor(math.log10(high)))
-    return math.ceil(high * digits) / digits
+    return round_up(high)
+
+
+def round_up(number: float) -> float:
+    """Round a positive number up, to three digits.
+
+    Examples
+    --------
+    >>> round_up(0.12341)
+    0.124
+    """
+    digits = 10.0 ** (2 - math.floor(math.log10(number)))
+    return math.ceil(number * digits) / digits

@@ -13,6 +13,7 @@ from pkm.compute.storage.points import (
     Points,
     count_labels,
     make_slices,
+    multiply_units,
     read_weights,
     square_norms,
     weight,
@@ -143,32 +144,60 @@ def sums_about(
 ) -> Arrays:
     """Sums about origins (R, k, d) of the points nearest to each center, and counts.
 
-    As of :func:`sums_and_counts`; the sum of a row with a weight is rounded toward
-    zero, so that the rows of a person add no more than one record. With `fill` a hole
-    has the coordinate, clipped to the domain, of the center that is nearest by the
-    other entries. About that center it adds 0.
+    The arguments are those of :func:`sums_and_counts`; counts are in units of 2**-16
+    records. What a row with a weight adds to a sum is rounded toward zero, so that the
+    rows of a person add no more than one record. With `fill` a missing entry has the
+    coordinate, clipped to the domain, of the center that is nearest by the other
+    entries. About that center it adds 0. A row with missing entries has the weight of
+    :func:`weigh_present`.
     """
-    holes = points.holes if fill else None
-    if points.weights is None and holes is None:
+    is_missing = points.is_missing if fill else None
+    weights = points.weights if is_missing is None else weigh_present(points)
+    if weights is None:
         sums, counts = sums_and_counts(points, centers, max_squared_distance)
         # The sum of x - c over a cell is the sum of x less the count times c.
         sums -= counts[:, :, None] * origins
-        return sums, counts
+        return sums, counts * SCALE
     sums = np.empty(origins.shape, np.int64)
     counts = np.empty(origins.shape[:2], np.int64)
-    find = labels if holes is None else labels_by_present
+    find = labels if is_missing is None else labels_by_present
     nearest = find(points, centers, max_squared_distance)
     rows = points.rows
-    weights = read_weights(points)
     for r, row in enumerate(nearest):
-        if holes is not None:
+        if is_missing is not None:
             # The origin is clipped, too: it may be a center outside of the domain.
             center = np.clip(centers[r], -SCALE, SCALE)
             origin = np.clip(origins[r], -SCALE, SCALE)
             values = origins[r] + (center - origin)
-            rows = np.where(holes, values[row], points.rows)
+            rows = np.where(is_missing, values[row], points.rows)
         sums[r] = clipped_sums(rows, weights, row, origins[r], np.inf, False)
         inside = row >= 0
-        inside_weights = weights[inside[: len(weights)]]
-        counts[r] = count_labels(row[inside], inside_weights, centers.shape[1])
+        counts[r] = count_labels(row[inside], weights[inside], centers.shape[1])
     return sums, counts
+
+
+def weigh_present(points: Points) -> np.ndarray:
+    """Weights of points with missing entries: the cube of the share of their entries.
+
+    About its center a missing entry adds 0, and so holds the center back. The fewer
+    entries a row has, the more often its center is the wrong one, too.
+
+    Returns
+    -------
+    ndarray of shape (n,), int32
+        In units of 2**-16 records, rounded down; multiplied by those that rows have.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.5, np.nan], [0.5, 0.5]])
+    >>> box = -np.ones(2), np.ones(2)
+    >>> points, _ = Points.quantize(rows, *box, keep_missing=True)
+    >>> (weigh_present(points) / SCALE).tolist()
+    [0.125, 1.0]
+    """
+    assert points.is_missing is not None, "points have missing entries"
+    share = (~points.is_missing).mean(axis=1)
+    units = (SCALE * (share * share * share)).astype(np.int32)
+    if points.weights is None:
+        return units
+    return multiply_units(units, points.weights)

@@ -157,13 +157,14 @@ def hyperplane_sides(
 def histogram(
     codes: np.ndarray,
     order: np.ndarray,
+    weights: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Count the codes of the points ``order`` by feature: added to (d, n_codes)."""
+    """Weigh the codes of the points ``order`` by feature: added to (d, n_codes)."""
     for p in range(order.shape[0]):
         i = order[p]
         for h in range(codes.shape[1]):
-            counts[h, codes[i, h]] += 1
+            counts[h, codes[i, h]] += weight(weights, i)
 
 
 @njit(cache=True, nogil=True)
@@ -206,18 +207,6 @@ def stable_partition(
     for p in range(n_above):
         order[n_below + p] = buffer[p]
     return n_below
-
-
-@njit(cache=True, nogil=True)
-def column_sums(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Sum of the rows ``order`` of integer-valued float32, exact, int64."""
-    d = rows.shape[1]
-    sums = np.zeros(d)
-    for p in range(order.shape[0]):
-        row = rows[order[p]]
-        for h in range(d):
-            sums[h] += row[h]
-    return sums.astype(np.int64)
 
 
 def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:

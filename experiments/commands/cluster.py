@@ -14,11 +14,14 @@ drawn from the operating system. The folder has released and public values alone
 
 With ``groups=COLUMN`` a record is a person, all rows with one id. A tenth of the budget
 buys sizes, intervals and profiles (``report=0.1``). ``adjacency=add_remove`` keeps the
-number of records secret. ``dry_run=yes`` reads nothing and says, from n, k and epsilon,
-what to expect.
+number of records secret. ``missing=middle`` keeps rows of which some cells are missing.
+``dry_run=yes`` reads nothing and says, from n, k and epsilon, what to expect.
+``epsilon=auto excess=0.1 n=20000`` is the epsilon at which the cost is expected to be a
+tenth above that of k-means.
 """
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,14 +30,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from sklearn.base import clone
+from tqdm import tqdm
 
 from pkm.datasets.user_schema import Schema
 from pkm.datasets.user_tables import read_blocks
-from pkm.experiments.config.settings import require
+from pkm.experiments.config.settings import at_least, require
 from pkm.experiments.console.console import make_main
-from pkm.experiments.reports.cluster_page import build_page
-from pkm.methods.synthetic.price import detection_limit, expected_excess
+from pkm.experiments.reports.cluster_page import build_page, describe_unread
+from pkm.methods.schedule import round_up, smallest_epsilon
+from pkm.methods.synthetic.price import (
+    detection_limit,
+    epsilon_for,
+    expected_excess,
+)
 from pkm.methods.synthetic.synopsis import SynopsisKMeans
+from pkm.scalars import is_positive
 
 #: Options that are parameters of the method, by their names there.
 PARAMETERS = {
@@ -43,9 +54,16 @@ PARAMETERS = {
     "delta": "delta",
     "adjacency": "adjacency",
     "report": "report",
+    "missing": "missing",
 }
 DEFAULTS = {"k": "auto", "report": 0.1}
-OPTIONS = (*PARAMETERS, "schema", "groups", "output", "n", "dry_run")
+OPTIONS = (*PARAMETERS, "schema", "groups", "output", "n", "excess", "dry_run")
+#: For the statement.
+PREPROCESSING = (
+    "Cells were mapped to a scale from -1 to 1, each by itself, by the public rules of "
+    "schema.yaml. (The curator says how these were chosen without looking at the data.)"
+)
+ADVICE = "Check formats and decimal marks, or keep incomplete rows with missing=middle."
 #: Name of the column of ids, beside those of the schema.
 IDS = "person id"
 
@@ -54,22 +72,16 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     """Cluster a table, or say what to expect; nothing is left half-written."""
     require(len(words) == 1, "FILE", " ".join(words), "one file")
     values = {name: yaml.safe_load(text) for name, text in options.items()}
-    for name in ("schema", "epsilon"):
-        require(name in values, name, "", f"given: {name}=...")
-    schema = Schema.from_yaml(options["schema"])
     values = DEFAULTS | values
-    parameters = {
-        parameter: values[name]
-        for name, parameter in PARAMETERS.items()
-        if name in values
-    }
-    model: Any = SynopsisKMeans(bounds=schema.bounds, **parameters)
-    model.check_parameters()
-    rule = "above 0: the page needs a share of the budget"
-    require(bool(model.report), "report", model.report, rule)
+    rule = "a file, schema=FILE: pkm schema drafts one"
+    require("schema" in values, "schema", "", rule)
+    schema = Schema.from_yaml(options["schema"])
+    n_features = len(schema.get_feature_names_out())
+    model = make_model(schema, values)
+    if "n" in values:
+        check_epsilon(model, values["n"], n_features)
     if values.get("dry_run"):
         require("n" in values, "n", "", "the number of records, with dry_run=yes")
-        n_features = len(schema.get_feature_names_out())
         print(describe_expectations(model, values["n"], n_features))
         return
     require("output" in values, "output", "", "a new folder: output=FOLDER")
@@ -77,18 +89,98 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     require(not output.exists(), "output", str(output), "a folder that does not exist")
     require(output.parent.is_dir(), "output", str(output), "in a folder that exists")
 
+    groups = options.get("groups")
+    # How many rows a person has is private, and so is their number then.
+    are_counted = not (model.hides_n or groups)
+    progress = sys.stderr.isatty() and are_counted
     # Rows on the public scale are in a file that its owner alone can read.
     with tempfile.TemporaryDirectory(prefix=".", dir=output.parent) as scratch:
         rows = Path(scratch, "rows.parquet")
-        groups = options.get("groups")
-        write_rows(Path(words[0]), schema, groups, rows)
-        model.fit(rows, groups=IDS if groups else None)
+        n_rows = write_rows(Path(words[0]), schema, groups, rows, progress)
+        if are_counted:
+            check_epsilon(model, n_rows, n_features)
+        ids = IDS if groups else None
+        model.fit(rows, groups=ids, progress=progress)
         # A fit in passes does not keep the names of columns.
         model.feature_names_in_ = schema.get_feature_names_out()
         folder = Path(scratch, output.name)
         write_release(model, schema, options["schema"], folder)
         folder.rename(output)
+    unread = describe_unread(model)
+    if unread:
+        print(unread, ADVICE)
     print(f"{output}: open index.html; read model/statement.md before you publish")
+
+
+def make_model(schema: Schema, values: Mapping[str, Any]) -> Any:
+    """Make the method of the options, or refuse them."""
+    epsilon = values.get("epsilon")
+    is_auto = epsilon == "auto"
+    require(epsilon is not None, "epsilon", "", "given: epsilon=1, or epsilon=auto")
+    rule = "left out without epsilon=auto"
+    require(is_auto or "excess" not in values, "excess", values.get("excess"), rule)
+    if "n" in values:
+        at_least(1).require("n", values["n"])
+    parameters = {
+        parameter: values[name]
+        for name, parameter in PARAMETERS.items()
+        if name in values
+    }
+    if is_auto:
+        parameters["epsilon"] = 1.0
+    model: Any = SynopsisKMeans(bounds=schema.bounds, **parameters)
+    model.check_parameters(values.get("n"))
+    rule = "above 0: the page needs a share of the budget"
+    require(bool(model.report), "report", model.report, rule)
+    if is_auto:
+        n_features = len(schema.get_feature_names_out())
+        model.epsilon = choose_epsilon(model, n_features, values)
+    return model
+
+
+def choose_epsilon(
+    model: Any,
+    n_features: int,
+    values: Mapping[str, Any],
+) -> float:
+    """Choose the epsilon with a wished excess over k-means, and the report's share."""
+    for name in ("n", "k"):
+        at_least(1).require(name, values.get(name))
+    excess: Any = values.get("excess")
+    require(is_positive(excess), "excess", excess, "above 0, with epsilon=auto")
+    needed = epsilon_for(
+        excess,
+        values["n"],
+        n_features,
+        values["k"],
+        delta=model.resolved_delta(0),
+    )
+    return round_up(needed / (1 - model.report))
+
+
+def check_epsilon(
+    model: Any,
+    n_records: int,
+    n_features: int,
+) -> None:
+    """Refuse an epsilon at which not even a group of average size is seen."""
+    n_groups = 1 if model.n_clusters == "auto" else model.n_clusters
+    average = n_records / n_groups
+
+    def suffices(epsilon: float) -> bool:
+        other: Any = clone(model)
+        other.epsilon = epsilon
+        return find_smallest(other, n_features) <= average
+
+    if suffices(model.epsilon):
+        return
+    least = smallest_epsilon(model.epsilon, suffices)
+    smallest = find_smallest(model, n_features)
+    raise ValueError(
+        f"epsilon={model.epsilon:g} buys nothing: groups of fewer than "
+        f"{smallest:,.0f} records are not seen, and there are {n_records:,} in all; "
+        f"epsilon={least:g} is the least that would do"
+    )
 
 
 def describe_expectations(
@@ -100,7 +192,8 @@ def describe_expectations(
     budget = model.budget(n_records, n_features)
     smallest = find_smallest(model, n_features)
     lines = [
-        f"promises {budget}",
+        f"promises epsilon={budget.epsilon:g} and delta={budget.delta:g} under "
+        f"{budget.adjacency} adjacency",
         f"half of such clusterings miss groups of fewer than {smallest:,.0f} records",
     ]
     if model.n_clusters != "auto":
@@ -131,8 +224,14 @@ def write_rows(
     schema: Schema,
     groups: str | None,
     target: Path,
-) -> None:
+    progress: bool = False,
+) -> int:
     """Write the rows of a table on the schema's scale, with their ids if it has some.
+
+    Returns
+    -------
+    int
+        Their number.
 
     Raises
     ------
@@ -144,6 +243,14 @@ def write_rows(
     if groups:
         needed.append(groups)
     writer: Any = None
+    n_rows = 0
+    bar = tqdm(
+        unit=" rows",
+        unit_scale=True,
+        delay=2,
+        leave=False,
+        disable=not progress,
+    )
     for block in read_blocks(source, needed):
         rows = schema.transform(block)
         columns = dict(zip(names, rows.T, strict=True))
@@ -153,8 +260,12 @@ def write_rows(
         table = pa.table(columns)
         writer = writer or pq.ParquetWriter(target, table.schema)
         writer.write_table(table)
-    require(writer is not None, "FILE", str(source), "a table with at least one row")
+        n_rows += len(table)
+        bar.update(len(table))
+    bar.close()
+    require(n_rows > 0, "FILE", str(source), "a table with at least one row")
     writer.close()
+    return n_rows
 
 
 def write_release(
@@ -164,7 +275,7 @@ def write_release(
     folder: Path,
 ) -> None:
     """Write the folder to publish."""
-    model.save(folder / "model")
+    model.save(folder / "model", preprocessing=PREPROCESSING)
     centers = schema.inverse_transform(model.cluster_centers_)
     sizes = model.cluster_sizes_.round()
     centers.insert(0, "size", sizes.astype(int))

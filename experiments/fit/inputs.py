@@ -183,7 +183,7 @@ def prepare_data(
     data_dir: str | None,
     bounds_factor: float,
 ) -> PreparedData:
-    """Load a data set, scale it and snap it to the grid; the last two are cached.
+    """Load a data set, scale it and round it to the grid; the last two are cached.
 
     Parameters
     ----------

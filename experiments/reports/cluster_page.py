@@ -60,6 +60,7 @@ def build_page(model: Any, schema: Schema, smallest: float) -> str:
         rows=list(centers.items()),
         charts=list(zip(charts, images, strict=True)),
         width=round(CHART_WIDTH * PIXELS_PER_INCH),
+        unread=describe_unread(model),
         smallest=round(smallest),
         statement=to_html(statement.to_markdown()),
     )
@@ -71,6 +72,21 @@ def describe_sizes(model: Any) -> list[str]:
     table["size"] = model.cluster_sizes_
     text = "{size:,.0f} ({low:,.0f} to {high:,.0f})"
     return [text.format_map(row) for row in table.to_dict("records")]
+
+
+def describe_unread(model: Any) -> str:
+    """Say how many records are in no group, if they can be told from none.
+
+    A record is in no group if a cell of it is missing or cannot be read.
+    """
+    n_read = float(model.cluster_sizes_.sum())
+    n_unread = model.n_ - n_read
+    if n_unread <= len(model.cluster_sizes_) * model.min_visible_size_:
+        return ""
+    return (
+        f"The groups hold about {n_read:,.0f} of {model.n_:,} records. Of the others a "
+        "cell is missing or cannot be read."
+    )
 
 
 def describe_centers(model: Any, schema: Schema) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pkm.compute import Points
 from pkm.compute.storage.blocks import total_array
-from pkm.compute.storage.points import make_slices
+from pkm.compute.storage.points import count_labels, make_slices, read_weights
 from pkm.privacy.checks import (
     are_different_indices,
     check_floats,
@@ -37,7 +37,13 @@ BLOCK_ROWS = 1 << 14  # points whose cells are computed at a time
 
 @dataclass(frozen=True, eq=False)
 class _TableQuery(Query):
-    """Base class of the queries on contingency tables of columns, of one replicate."""
+    """Base class of the queries on contingency tables of columns, of one replicate.
+
+    Rows of a person, whose weights add up to a record, change a table by no more than
+    a record does in L1.
+    """
+
+    serves_weights = True
 
     column_sets: Sequence[tuple[int, ...]]
     edges: Sequence[np.ndarray]
@@ -131,7 +137,8 @@ class _TableSelection(_TableQuery):
         candidates = zip(tables, *self.score_terms(source), strict=True)
         for table, expected, weight, offset in candidates:
             # Counts in 2**-16 records, as integers: the score is exact.
-            difference = table * SCALE - np.rint(expected * SCALE).astype(np.int64)
+            expected_units = np.rint(expected * SCALE).astype(np.int64)
+            difference = table * source.count_factor - expected_units
             error = int(np.abs(difference).sum()) - round(offset * SCALE)
             scores.append(weight * error / SCALE)
         return {"choices": [np.array(scores)]}
@@ -273,6 +280,7 @@ def _count_cells(
     counts = [np.zeros(math.prod(shape), np.int64) for shape in shapes]
     for block in make_slices(len(points.rows), BLOCK_ROWS):
         rows = points.rows[block]
+        weights = read_weights(points)[block]
         # The interval of each coordinate, column by column, is shared by all tables.
         intervals = [
             np.searchsorted(inner, rows[:, h], side="right")
@@ -280,5 +288,5 @@ def _count_cells(
         ]
         for columns, shape, count in zip(column_sets, shapes, counts, strict=True):
             cells = np.ravel_multi_index(tuple(intervals[h] for h in columns), shape)
-            count += np.bincount(cells, minlength=len(count))
+            count += count_labels(cells, weights, len(count))
     return np.concatenate(counts)

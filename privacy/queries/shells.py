@@ -51,7 +51,7 @@ class _AboutCenter(Query):
     def _total(self, source: Any, kernel: Callable[..., np.ndarray]) -> np.ndarray:
         """Sum of a kernel over all shards; its arguments are the query's fields.
 
-        Absent entries have the coordinates of the center.
+        Missing entries have the coordinates of the center.
         """
         about_center = partial(_about_center, kernel=kernel)
         return total_array(source._shards, about_center, **vars(self))

@@ -17,11 +17,12 @@ import numpy as np
 from pkm.compute import (
     SCALE,
     Points,
-    column_sums,
     histogram,
     stable_partition,
 )
+from pkm.compute.kernels.clipping import clipped_sums
 from pkm.compute.storage.blocks import Shards, total_array
+from pkm.compute.storage.points import read_weights
 from pkm.privacy.base import BaseCurator, View
 from pkm.privacy.checks import check_floats, check_grid_integers, check_type
 from pkm.privacy.mechanisms.selection import ScoreSensitivity, SplitScore
@@ -119,6 +120,7 @@ class _OrderedPoints:
     def __init__(self, points: Points, code: Code) -> None:
         codes = code(points)
         self.rows = points.rows
+        self.weights = read_weights(points)
         self.codes = codes
         index_type = np.uint16 if len(codes) <= 1 << 16 else np.int32
         self.order = np.arange(len(codes), dtype=index_type)
@@ -141,6 +143,13 @@ class _OrderedPoints:
     def members(self, cell: int) -> np.ndarray:
         start, stop = self._ranges[cell]
         return self.order[start:stop]
+
+    def size(self, cell: int) -> int:
+        members = self.members(cell)
+        # Without weights each point is one record.
+        if not len(self.weights):
+            return len(members)
+        return self.weights[members].sum(dtype=np.int64)
 
 
 @dataclass
@@ -326,6 +335,7 @@ class CellCounts(CountQuery):
 
     label = "cell_counts"
     view = PartitionTree
+    serves_weights = True
 
     cells: Sequence[int]
 
@@ -357,12 +367,13 @@ class CellSums(Query):
     Its part is ``sums`` (len(cells), d), int64, in grid steps. A record adds at most
     the distance from the origin to the farthest corner of its cell's box. That is the
     unit of the noise. So its scale is the noise multiplier, and the cost is known
-    before the cells.
+    before the cells. What a row with a weight adds is rounded toward zero.
     """
 
     label = "cell_sums"
     mechanisms = GAUSSIAN_SUMS
     view = PartitionTree
+    serves_weights = True
 
     cells: Sequence[int]
     origins: np.ndarray
@@ -431,12 +442,15 @@ class Splits(Query):
     Notes
     -----
     Its part is ``choices`` (len(cells),), int64: positions among the candidates of all
-    features; see :meth:`PartitionTree.candidate`.
+    features; see :meth:`PartitionTree.candidate`. Scores are piecewise linear in the
+    weights of rows. So what the rows of a person change in several cells adds up to
+    what a record changes in one.
     """
 
     label = "splits"
     mechanisms = CHOICES
     view = PartitionTree
+    serves_weights = True
 
     cells: Sequence[int]
     sizes: Sequence[float] | np.ndarray
@@ -487,7 +501,8 @@ class Splits(Query):
         last = np.full(source.n_features, grid.n_bins)
         # The smallest type that holds the count of any bin. A released number of
         # records may be below the exact one.
-        n = max(source.n_points, source._points.n_records)
+        records_per_count = source.count_factor / SCALE
+        n = max(source.n_points, source._points.n_records) / records_per_count
         narrow = np.uint16 if n < 1 << 16 else np.uint32
         count_type = narrow if n < 1 << 32 else np.int64
         sizes = self._sizes.tolist()
@@ -504,7 +519,9 @@ class Splits(Query):
                 if grid.inside_cell:
                     first = source._cells[cell].first
                     last = source._cells[cell].last
-                self.score.score_cell(counts, size, first, last, scores)
+                self.score.score_cell(
+                    counts, records_per_count, size, first, last, scores
+                )
                 yield scores.ravel()
 
 
@@ -525,8 +542,8 @@ def _apply_in_order(
 
 
 def _sizes(points: _OrderedPoints, cells: Sequence[int]) -> np.ndarray:
-    """Numbers of points of some cells."""
-    return np.array([len(points.members(cell)) for cell in cells], np.int64)
+    """Weights of some cells."""
+    return np.array([points.size(cell) for cell in cells], np.int64)
 
 
 def _sums(
@@ -535,18 +552,18 @@ def _sums(
     origins: np.ndarray,
 ) -> np.ndarray:
     """Sums of the points of some cells about origins."""
-    sums = np.zeros(origins.shape, np.int64)
+    # One pass for all cells: points of other cells have the label -1.
+    labels = np.full(len(points.rows), -1, np.int32)
     for i, cell in enumerate(cells):
-        members = points.members(cell)
-        sums[i] = column_sums(points.rows, members) - len(members) * origins[i]
-    return sums
+        labels[points.members(cell)] = i
+    return clipped_sums(points.rows, points.weights, labels, origins, np.inf, False)
 
 
 def _histograms(
     points: _OrderedPoints, cells: Sequence[int], n_bins: int, count_type: type
 ) -> np.ndarray:
-    """Numbers of points of some cells in the bins of every feature."""
+    """Weights of some cells in the bins of every feature."""
     counts = np.zeros((len(cells), points.codes.shape[1], n_bins), count_type)
     for i, cell in enumerate(cells):
-        histogram(points.codes, points.members(cell), counts[i])
+        histogram(points.codes, points.members(cell), points.weights, counts[i])
     return counts

@@ -15,7 +15,7 @@ from pkm.arena.entry import ROWS
 from pkm.arena.phases import PHASES
 from pkm.audit import conformance
 from pkm.catalogue import add_config_dirs
-from pkm.experiments.config.groups import read_entry as read_choice
+from pkm.experiments.config.groups import read_choice
 
 
 @pytest.fixture(scope="session")

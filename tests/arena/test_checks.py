@@ -92,7 +92,7 @@ def test_an_added_cell_is_found():
 def submitted(enter):
     """Return the rows of an entry, and the cells of the reference."""
     plan = make_stage_plan("tiny", "lite")
-    cells = {(sweep, cell.dataset_name): cell for sweep, cell in plan.entries}
+    cells = {(sweep, cell.dataset_name): cell for sweep, cell in plan.sweep_cells}
     return read_rows(enter("sulloyd")), cells
 
 

@@ -6,13 +6,13 @@ from pkm.arena import leaks
 from pkm.arena.leaks import find_leak, move, trace_cell
 from pkm.arena.suite import make_stage_plan
 from pkm.compute import Points
-from pkm.experiments.config.groups import choices, read_entry
+from pkm.experiments.config.groups import choices, read_choice
 from pkm.methods import load_method
 
 
 def make_cell(method, dataset="iris"):
     """The cell of a method at epsilon 4."""
-    plan = make_stage_plan("tiny", "lite", read_entry("method", method))
+    plan = make_stage_plan("tiny", "lite", read_choice("method", method))
     cells = [cell for cell in plan.cells if (cell.dataset, cell.epsilon) == (dataset, 4.0)]
     return cells[0]
 
@@ -38,7 +38,7 @@ def test_a_sound_method_does_the_same(method):
 @pytest.mark.parametrize("method", choices("method"))
 def test_every_private_method_does_the_same(method):
     """Published variants as well: their flaws are in what they charge."""
-    target = load_method(read_entry("method", method)["_target_"])
+    target = load_method(read_choice("method", method)["_target_"])
     if not any(claim.private for claim in getattr(target, "claims", {}).values()):
         pytest.skip("it claims no privacy")
     assert_the_same(method)

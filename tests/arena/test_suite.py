@@ -5,7 +5,7 @@ import yaml
 
 from pkm.arena.suite import CURRENT, make_stage_plan, read_suite, select_cells
 from pkm.catalogue import CONF
-from pkm.experiments.config.groups import read_entry
+from pkm.experiments.config.groups import read_choice
 from pkm.files import record_digest
 
 #: Of the content, comments left out. A suite is never edited: what changes gets a name of its own.
@@ -37,18 +37,18 @@ def test_the_current_suite_is_planned_on_sets_that_come_with_the_code():
 )
 def test_what_cannot_be_planned_is_refused(suite, stage, method, rule):
     with pytest.raises(ValueError, match=rule):
-        make_stage_plan(suite, stage, read_entry("method", method))
+        make_stage_plan(suite, stage, read_choice("method", method))
 
 
 def test_a_class_with_the_name_of_the_reference_is_refused():
-    method = read_entry("method", "sulloyd") | {"name": "kmeans"}
+    method = read_choice("method", "sulloyd") | {"name": "kmeans"}
     with pytest.raises(ValueError, match="declare the method under one"):
         make_stage_plan("tiny", "lite", method)
 
 
 def test_a_set_that_a_method_refuses_is_a_gap():
     """The other sets are planned, and the reference on all."""
-    method = read_entry("method", "lying_methods:RefusesManyRecords")
+    method = read_choice("method", "lying_methods:RefusesManyRecords")
     plan = make_stage_plan("tiny", "lite", method)
     sets = {cell.dataset for cell in plan.cells if cell.method == method["name"]}
     assert sets == {"iris", "wine"}
@@ -58,13 +58,13 @@ def test_a_set_that_a_method_refuses_is_a_gap():
 
 
 def test_a_method_that_refuses_all_sets_is_refused():
-    method = read_entry("method", "sulloyd") | {"n_iterations": -1}
+    method = read_choice("method", "sulloyd") | {"n_iterations": -1}
     with pytest.raises(ValueError, match="n_iterations"):
         make_stage_plan("tiny", "lite", method)
 
 
 def test_cells_are_selected_by_method_set_and_epsilon():
-    plan = make_stage_plan("tiny", "lite", read_entry("method", "sulloyd"))
+    plan = make_stage_plan("tiny", "lite", read_choice("method", "sulloyd"))
     chosen = [["lite", "sulloyd", "iris", 0.5], ["lite", "kmeans", "wine", None]]
     kept = select_cells(plan, chosen)
     untimed = [cell for cell in kept.cells if not cell.timing]

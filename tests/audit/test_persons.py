@@ -11,11 +11,16 @@ from pkm.compute.kernels import clipping, farthest, grid_codes, nearest, shells
 from pkm.compute.storage.blocks import Shards
 from pkm.compute.storage.points import RowWeights
 from pkm.methods import (
+    DPM,
+    HST,
+    AIMKMeans,
     Balcan,
     FastLloyd,
     FedDPKMeans,
     GLloyd,
     KaplanStemmer,
+    LSHSplits,
+    MSTKMeans,
     PEMeans,
     QuadtreeKMeans,
     SynopsisKMeans,
@@ -175,13 +180,15 @@ def test_faults_in_a_ball_are_found(owner, name, fault, method, monkeypatch):
 
 
 IN_A_BALL = [KaplanStemmer, Balcan, PEMeans, FedDPKMeans]
+OF_CELLS = [DPM, LSHSplits, HST, MSTKMeans, AIMKMeans]
 
 
 @pytest.mark.parametrize(
     "method",
-    [kind(2, bounds=(-1, 1)) for kind in [FastLloyd, SynopsisKMeans, *IN_A_BALL]],
+    [kind(2, bounds=(-1, 1)) for kind in [FastLloyd, SynopsisKMeans, *IN_A_BALL, *OF_CELLS]],
     ids=lambda method: type(method).__name__,
 )
+@pytest.mark.usefixtures("short_fits")
 def test_replay_moves_persons(method):
     _, findings = report.replay_pairs(method, N_PAIRS, 0)
     assert not findings

@@ -171,7 +171,7 @@ def test_centers_beyond_the_bounds_are_clipped():
         pytest.param(
             {"kind": "number", "low": 0, "high": 9, "decimal": "comma"},
             "1,5",
-            "1.500,00",
+            "1.50",
             id="decimal comma",
         ),
         pytest.param({"kind": "number", "low": 0, "high": 9}, " 7 ", math.inf, id="infinite"),
@@ -328,3 +328,47 @@ def test_numbers_of_a_type_are_read_as_single_cells_are(dtype, kind):
     places = encode(cells, kind=kind, **rule)
     np.testing.assert_array_equal(places, encode(cells.astype(object), kind=kind, **rule))
     pd.testing.assert_series_equal(cells, before)
+
+
+@pytest.mark.parametrize(
+    ("decimal", "text", "number"),
+    [
+        ("comma", "1.234,5", 1234.5),
+        ("comma", "-12.345.678", -12_345_678),
+        ("comma", "12,89 €", 12.89),
+        ("comma", "0,5", 0.5),
+        ("comma", "1,5e3", 1500),
+        ("point", "1,234.5", 1234.5),
+        ("point", "$1 234", 1234),
+        ("point", "1'234'567.25", 1_234_567.25),
+        ("point", ".5", 0.5),
+    ],
+)
+def test_numbers_are_read_as_people_write_them(decimal, text, number):
+    bounds = {"kind": "number", "low": -1e8, "high": 1e8}
+    places = encode([text], **bounds, decimal=decimal)
+    np.testing.assert_array_equal(places, encode([number], **bounds))
+
+
+@pytest.mark.parametrize(
+    ("decimal", "text"),
+    [
+        ("point", "1,5"),
+        ("point", "1,2345"),
+        ("point", "1.234.567"),
+        ("comma", "1.5"),
+        ("comma", "1,234.5"),
+        ("comma", "1,234,567"),
+        ("comma", "€"),
+    ],
+)
+def test_numbers_with_another_decimal_mark_are_missing(decimal, text):
+    assert np.isnan(encode([text], kind="number", low=0, high=9, decimal=decimal))
+
+
+def test_times_are_hours():
+    times = encode(["17:30", "7:15", " 06:00:36 ", datetime.time(23, 45)], kind="cyclic", period=24)
+    np.testing.assert_array_equal(
+        times, encode([17.5, 7.25, 6.01, 23.75], kind="cyclic", period=24)
+    )
+    assert np.isnan(encode(["seven:30"], kind="cyclic", period=24)).all()

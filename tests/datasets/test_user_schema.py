@@ -1,6 +1,7 @@
 """Schemas: a stateless transformer, drafts from names and types, errors in one line."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -130,6 +131,26 @@ def test_a_schema_is_read_from_yaml(tmp_path, table):
 
 
 @pytest.mark.parametrize(
+    ("bounds", "warns"),
+    [
+        ("low: 0, high: 10000", False),
+        ("low: -1.5e-7, high: 1999", False),
+        ("low: 0, high: 9813.22", True),
+        ("low: 0.123456, high: 9", True),
+    ],
+)
+def test_bounds_like_the_extremes_of_data_are_warned_of(tmp_path, bounds, warns):
+    path = tmp_path / "schema.yaml"
+    path.write_text(f"spent: {{kind: number, {bounds}}}\nage: {{kind: integer, low: 1, high: 9}}")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Schema.from_yaml(path)
+    assert ["bounds of 'spent' have many digits" in str(item.message) for item in caught] == [
+        True
+    ] * warns
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("age: {kind: integer, low: '?', high: 98}\nsex: {kind: flag}", "columns 'age' have '?'"),
@@ -157,7 +178,7 @@ def test_files_that_are_wrong_are_refused(tmp_path, text, message):
             "one column 'age', has 0; did you mean 'Age'?",
         ),
         (lambda table: table.assign(x=1).rename(columns={"x": "age"}), "one column 'age', has 2"),
-        (lambda table: table.to_numpy(), "X must be a DataFrame with one column 'age'"),
+        (lambda table: table.to_numpy(), "X must be a table with one column 'age'"),
     ],
 )
 def test_tables_without_a_column_are_refused(schema, table, change, message):
@@ -179,6 +200,7 @@ def test_a_draft_has_no_bounds_and_no_identifiers():
             "spent": [9.5],
             "member": [True],
             "plan": ["free"],
+            "Customer No.": [7],
             "joined": pd.to_datetime(["2020-01-01"]).tz_localize("UTC"),
             "birth_date": ["1.1.1990"],
             "Hour": [7],

@@ -62,7 +62,7 @@ def draw_rows(rng, n=12):
 
 def curator_of(rows, groups=None):
     weights = weigh_rows(len(rows), groups)
-    points, _ = Points.quantize(rows, *BOX, keep_holes=True, weights=weights)
+    points, _ = Points.quantize(rows, *BOX, keep_missing=True, weights=weights)
     return Curator(points, None, NoiseStreams([0]))
 
 
@@ -106,7 +106,10 @@ def test_holes_change_no_sensitivity(seed):
 
 @pytest.mark.parametrize("relative", [False, True])
 def test_sums_are_those_of_filled_rows(relative):
-    """Brute force: the nearest center by the present entries fills in the absent ones."""
+    """Brute force: the nearest center by the present entries fills in the absent ones.
+
+    Rows weigh the cube of the share of the present entries.
+    """
     rng = np.random.default_rng(0)
     rows = np.rint(draw_rows(rng, 200) * SCALE) / SCALE
     centers = rng.integers(-SCALE, SCALE, (1, 4, 3))
@@ -120,8 +123,9 @@ def test_sums_are_those_of_filled_rows(relative):
         nearest = squares.argmin()
         if present.any() and squares[nearest] <= (radius * SCALE) ** 2:
             filled = np.where(present, row * SCALE, centers[0, nearest])
-            sums[nearest] += filled - relative * centers[0, nearest]
-            counts[nearest] += SCALE
+            weight = SCALE * present.sum() ** 3 // 3**3
+            sums[nearest] += np.trunc((filled - relative * centers[0, nearest]) * (weight / SCALE))
+            counts[nearest] += weight
     exact = query.exact(curator_of(rows))
     assert exact["sums"][0].tolist() == sums.tolist()
     assert exact["counts"][0].tolist() == counts.tolist()
@@ -130,14 +134,14 @@ def test_sums_are_those_of_filled_rows(relative):
 def test_null_records_and_holes_of_quantized_rows():
     nan = np.nan
     rows = np.array([[0.5, nan, 0.5], [nan, nan, nan], [np.inf, nan, 0.0], [0.25, 0.5, 1.0]])
-    points, _ = Points.quantize(rows, *BOX, keep_holes=True)
+    points, _ = Points.quantize(rows, *BOX, keep_missing=True)
     assert (points.rows / SCALE).tolist() == [[0.5, 0.0, 0.5], [0.25, 0.5, 1.0]]
-    assert points.holes.tolist() == [[False, True, False], [False] * 3]
+    assert points.is_missing.tolist() == [[False, True, False], [False] * 3]
     assert (points.n_null, points.n_records) == (2, 4)
     default, _ = Points.quantize(rows, *BOX)
-    assert (default.holes, default.n_null) == (None, 3)
-    complete, _ = Points.quantize(rows[3:], *BOX, keep_holes=True)
-    assert complete.holes is None
+    assert (default.is_missing, default.n_null) == (None, 3)
+    complete, _ = Points.quantize(rows[3:], *BOX, keep_missing=True)
+    assert complete.is_missing is None
 
 
 @pytest.mark.parametrize("method", [*FAMILY, QuadtreeKMeans, SynopsisKMeans, KaplanStemmer])
@@ -207,7 +211,7 @@ def test_replay_with_holes_finds_nothing(method):
 def test_pairs_with_holes_differ_in_one_record():
     rng = np.random.default_rng(0)
     for pair in pairs.draw_pairs(pairs.Adjacency.ZERO_OUT, 9, 0):
-        pair = pairs.add_holes(pair, rng)
+        pair = pairs.add_missing(pair, rng)
         same = np.isnan(pair.X) & np.isnan(pair.neighbor_X) | (pair.X == pair.neighbor_X)
         assert (same.all(axis=1) | (np.arange(len(same)) == pair.index)).all()
         assert np.isnan(pair.neighbor_X[pair.index]).all()
@@ -219,8 +223,8 @@ class CodedHoles(SumsAndCounts):
     def exact(self, view):
         exact = super().exact(view)
         for shard in view._shards:
-            if shard.holes is not None:
-                exact["sums"] += 9 * SCALE * shard.holes.sum(axis=0)
+            if shard.is_missing is not None:
+                exact["sums"] += 9 * SCALE * shard.is_missing.sum(axis=0)
         return exact
 
 

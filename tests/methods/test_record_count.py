@@ -13,6 +13,7 @@ from pkm.audit.conformance import CHECKS, run_checks
 from pkm.compute import Points
 from pkm.methods import (
     DPM,
+    EMMC,
     METHODS,
     DistDP,
     EUGkM,
@@ -255,8 +256,8 @@ def test_persons_are_counted(X):
     model = hidden(FastLloyd, epsilon=HUGE).fit(X, groups=groups)
     assert model.n_ == N // 3
     assert model.ledger_.budget.unit == "person"
-    with pytest.raises(ValueError, match="groups and sample_weight are not supported by MSTKMeans"):
-        hidden(MSTKMeans).fit(X, groups=groups)
+    with pytest.raises(ValueError, match="groups and sample_weight are not supported by EMMC"):
+        hidden(EMMC).fit(X, groups=groups)
 
 
 def test_a_zoom_is_planned_from_the_released_n(X, tmp_path):

@@ -17,6 +17,8 @@ from pkm.compute.kernels.hashing import euclidean_hash
 from pkm.methods import (
     DPM,
     EMMC,
+    HST,
+    AIMKMeans,
     Balcan,
     EUGkM,
     FastLloyd,
@@ -26,6 +28,8 @@ from pkm.methods import (
     KMeansPlusPlus,
     Lloyd,
     LocalMean,
+    LSHSplits,
+    MSTKMeans,
     NoisedPoints,
     PEMeans,
     QuadtreeKMeans,
@@ -69,10 +73,16 @@ METHODS = [
     Balcan(2, epsilon=2.0, bounds=(-1, 1), random_state=1),
     PEMeans(2, epsilon=2.0, bounds=(-1, 1), random_state=1, finish=0.2),
     FedDPKMeans(2, epsilon=2.0, bounds=(-1, 1), random_state=1, dimensions=1),
+    DPM(2, epsilon=2.0, bounds=(-1, 1), random_state=1, depth=4),
+    LSHSplits(2, epsilon=2.0, bounds=(-1, 1), random_state=1),
+    HST(2, epsilon=2.0, bounds=(-1, 1), random_state=1, layers=4),
+    MSTKMeans(2, epsilon=2.0, bounds=(-1, 1), random_state=1, n_init=1),
+    AIMKMeans(2, epsilon=2.0, bounds=(-1, 1), random_state=1, n_init=1),
 ]
-#: Kinds of ids: all with the first method, one with each of the others.
+#: Kinds of ids: all with the first method, one with each of the others that read blocks.
 KINDS = ("integers", "texts", "categories")
-WITH_KINDS = [*product(METHODS[:1], KINDS), *zip(METHODS[1:], cycle(KINDS), strict=False)]
+IN_BLOCKS = [method for method in METHODS[1:] if method.supports_chunks]
+WITH_KINDS = [*product(METHODS[:1], KINDS), *zip(IN_BLOCKS, cycle(KINDS), strict=False)]
 WIDE = np.hstack([X, -X, X])
 WIDE_METHOD = SynopsisKMeans(2, epsilon=2.0, bounds=(-10, 10), random_state=1)
 CASES = [pytest.param(method, X, id=repr(method)) for method in METHODS]
@@ -209,7 +219,8 @@ def test_a_person_counts_once_however_many_rows():
 @pytest.mark.parametrize(
     "method",
     [
-        DPM(2, bounds=(-1, 1)),
+        DPM(2, variant="published", bounds=(-1, 1)),
+        EMMC(2, bounds=(-1, 1)),
         Lloyd(2),
         LocalMean(1, bounds=(-1, 1)),
         NoisedPoints(2, bounds=(-1, 1)),

@@ -736,7 +736,7 @@ def test_the_command_line_charges_persons_to_an_account_of_persons(call, path, v
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["method=dpm"], "groups and sample_weight are not supported by DPM"),
+        (["method=em_mc"], "groups and sample_weight are not supported by EMMC"),
         (
             ["method=fastlloyd", "federation.clients=2", "timing=true"],
             "groups='user' is not allowed: groups must be null with federation",

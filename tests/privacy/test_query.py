@@ -70,13 +70,15 @@ def presence_pair(rng, d, adjacency, least=1):
 
 
 def person_pair(rng, d, adjacency):
-    """Curators of neighbors that differ in all rows of a person.
+    """Curators of neighbors that differ in all rows of a person, anywhere or in one place.
 
     Some rows have given weights, 0 among them.
     """
     n = number(rng, 30)
     rows = positions(rng, n, d)
-    groups = rng.integers(number(rng, 6), size=n)
+    groups = rng.integers(number(rng, n), size=n)
+    if rng.random() < 0.3:
+        rows[groups == groups[0]] = rows[0]
     sample_weight = rng.choice([0.0, 0.3, 1.0], n) if rng.random() < 0.3 else None
     weights, n_persons = weigh_rows(n, groups, sample_weight)
     stays = groups != groups[0]
@@ -166,11 +168,11 @@ def change_of_cells(exact, neighbor):
     )
     assert len(counts) == len(exact.cells)  # no cell twice
     assert exact.min_count == neighbor.min_count
-    assert exact.unit == neighbor.unit
+    assert exact.count_factor == neighbor.count_factor
     for cell in counts.keys() ^ neighbor_counts.keys():
-        assert 1 <= counts[cell] + neighbor_counts[cell] <= SCALE // exact.unit
+        assert 1 <= counts[cell] + neighbor_counts[cell] <= SCALE // exact.count_factor
     cells = sorted(counts.keys() | neighbor_counts.keys())
-    return np.array([counts[cell] - neighbor_counts[cell] for cell in cells]) * exact.unit
+    return np.array([counts[cell] - neighbor_counts[cell] for cell in cells]) * exact.count_factor
 
 
 def change_of_rows(exact, neighbor):

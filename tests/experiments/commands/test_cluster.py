@@ -1,6 +1,7 @@
 """`pkm cluster`: from a table to a folder that has released and public values alone."""
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import pkm
+from pkm.audit.replay import Trace, compare_traces, make_tracing_curator, observe
 from pkm.datasets.user_schema import Schema
 from pkm.datasets.user_tables import read_blocks
 from pkm.experiments.commands import cluster
+from pkm.methods import SynopsisKMeans
+from pkm.privacy import Curator
 
 SCHEMA = """\
 age: {kind: integer, low: 16, high: 100}
@@ -139,7 +143,15 @@ def test_the_first_line_alone_says_how_columns_are_separated(tmp_path, separator
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["customers.csv"], "schema"),
+        (["customers.csv"], "pkm schema drafts one"),
+        (["customers.yaml", *COMMAND[1:]], "customers.yaml should be a file that ends in"),
+        ([*COMMAND, "epsilon=0.001"], "epsilon=0.001 buys nothing: groups of fewer than"),
+        ([*COMMAND, "n=many"], "n='many'"),
+        ([*COMMAND, "n=2"], "n_clusters=3 must be at most"),
+        ([*COMMAND, "excess=0.1"], "excess=0.1"),
+        ([*COMMAND, "epsilon=auto", "n=4000"], "excess=None"),
+        ([*COMMAND, "epsilon=auto", "excess=0.1"], "n=None"),
+        ([*COMMAND, "epsilon=auto", "excess=0.1", "n=99", "k=auto"], "k='auto'"),
         (["customers.csv", "schema=customers.yaml", "output=out"], "epsilon"),
         ([*COMMAND[:-1]], "output"),
         ([*COMMAND[:-1], "output=customers.csv"], "a folder that does not exist"),
@@ -176,4 +188,141 @@ def test_damaged_tables_are_named_and_not_quoted(folder, capsys, content, messag
 def test_a_dry_run_reads_nothing(folder, capsys):
     Path("customers.csv").unlink()
     assert cluster.main([*COMMAND[:-1], "n=4000", "dry_run=yes"]) == 0
-    assert "groups of fewer than" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "promises epsilon=1 and delta=1e-06 under zero_out adjacency" in printed
+    assert "groups of fewer than" in printed
+
+
+def test_epsilon_is_chosen_by_a_wished_excess(folder, capsys):
+    words = [*COMMAND[:-1], "epsilon=auto", "excess=0.2", "n=100000", "dry_run=yes"]
+    assert cluster.main(words) == 0
+    printed = capsys.readouterr().out
+    assert "costs 20% more than k-means" in printed
+    epsilon = float(re.findall("epsilon=([0-9.]+)", printed)[0])
+    assert cluster.main([*words[:-2], "n=200000", "dry_run=yes"]) == 0
+    (halved,) = re.findall("epsilon=([0-9.]+)", capsys.readouterr().out)
+    assert float(halved) == pytest.approx(epsilon / 2, rel=0.1)
+
+
+def test_the_least_epsilon_that_sees_a_group_is_enough(folder, capsys):
+    words = [*COMMAND[:-1], "n=1000", "dry_run=yes"]
+    assert cluster.main([*words, "epsilon=0.01"]) == 2
+    error = capsys.readouterr().err.replace("\n", " ")
+    (least,) = re.findall("epsilon=([0-9.]+) is the least", error)
+    assert cluster.main([*words, f"epsilon={least}"]) == 0
+    assert cluster.main([*words, f"epsilon={0.95 * float(least)}"]) == 2
+
+
+def test_records_in_no_group_are_told_by_what_is_released(folder, capsys):
+    schema = Path("customers.yaml")
+    schema.write_text(SCHEMA.replace(", decimal: comma", ""))
+    assert cluster.main([*COMMAND, "missing=middle"]) == 0
+    assert "The groups hold" not in capsys.readouterr().out + Path("out/index.html").read_text()
+    shutil.rmtree("out")
+    assert cluster.main(COMMAND) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    (told,) = re.findall("The groups hold about .* cannot be read[.]", printed)
+    assert "of 4,000 records" in told
+    assert told in Path("out/index.html").read_text()
+
+
+# Replay: an adversary who has the folder, and who knows all records but one.
+
+HOSTILE = {
+    "id": "customer-x",
+    "age": "1e999",
+    "spent (EUR)": "=cmd|' /C calc'!A0",
+    "plan": "<script>",
+    "newsletter": "perhaps",
+    "since": "31.02.2025",
+    "hour": "-7",
+}
+EXTREME = {
+    "id": "customer-y",
+    "age": "16",
+    "spent (EUR)": "9999,5",
+    "plan": "premium",
+    "newsletter": "yes",
+    "since": "01.01.2015",
+    "hour": "23,999",
+}
+
+
+@pytest.fixture
+def replay(folder, monkeypatch):
+    """Run the command on two tables with the same releases, and name a difference."""
+
+    def run_traced(table, words, recorded=None):
+        Path("customers.csv").write_text(table)
+        trace = Trace()
+        curator = make_tracing_curator(Curator, trace, recorded)
+        with monkeypatch.context() as patch, observe(trace.observed):
+            patch.setattr(SynopsisKMeans, "curator", curator)
+            # Hashes are drawn from a public seed.
+            patch.setattr(SynopsisKMeans, "_draw_seed", lambda self: (7, True))
+            assert cluster.main([*COMMAND, *words]) == 0
+        assert "exception" not in trace.observed
+        for path in Path("out").rglob("*.*"):
+            trace.observed[str(path)] = path.read_bytes()
+        shutil.rmtree("out")
+        return trace
+
+    def replay(table, neighbor, *words):
+        first = run_traced(table, words)
+        assert {"out/index.html", "out/model/model.json"} <= first.observed.keys()
+        assert first.draws[0].is_secure
+        return compare_traces(first, run_traced(neighbor, words, first.draws))
+
+    return replay
+
+
+def write_text(rows):
+    return rows.to_csv(sep=";", index=False)
+
+
+@pytest.mark.parametrize("record", [HOSTILE, EXTREME], ids=["hostile", "extreme"])
+@pytest.mark.parametrize(
+    "word", ["k=auto", "groups=id", "adjacency=add_remove"], ids=["rows", "persons", "secret n"]
+)
+def test_files_follow_from_the_releases(replay, table, record, word):
+    rows = table[:300]
+    given = pd.concat([rows, pd.DataFrame([record])])
+    null = pd.DataFrame([{"id": record["id"]}], columns=rows.columns)
+    neighbor = rows if word == "adjacency=add_remove" else pd.concat([rows, null])
+    assert not replay(write_text(given), write_text(neighbor), word)
+
+
+def test_a_line_of_another_length_is_hidden(replay, table):
+    text = write_text(table[:300])
+    null = ";" * (len(table.columns) - 1)
+    assert not replay(f"{text}1;2;3;4;5;6;7;8;9\n", f"{text}{null}\n")
+
+
+def test_all_rows_of_a_person_are_hidden(replay, table):
+    rows = table[:300].copy()
+    of_person = rows.index < 20
+    rows.loc[of_person, "id"] = "customer-y"
+    null = rows.copy()
+    null.loc[of_person, rows.columns != "id"] = None
+    assert not replay(write_text(rows), write_text(null), "groups=id")
+
+
+def test_a_page_with_an_exact_count_is_found(replay, table, monkeypatch):
+    build_page = cluster.build_page
+    write_rows = cluster.write_rows
+    counts = []
+
+    def count_rows(source, schema, groups, target):
+        write_rows(source, schema, groups, target)
+        counts.append(len(pd.read_parquet(target).dropna()))
+
+    def tell(model, schema, smallest):
+        return f"{build_page(model, schema, smallest)}{counts[-1]} rows are complete."
+
+    monkeypatch.setattr(cluster, "write_rows", count_rows)
+    monkeypatch.setattr(cluster, "build_page", tell)
+    rows = table[:300].dropna()
+    null = rows.copy()
+    null.iloc[0] = None
+    found = replay(write_text(rows), write_text(null))
+    assert found.startswith("out/index.html differs although all releases are equal")

@@ -3,7 +3,9 @@
 Statistical tests use fixed seeds and fail by chance less than once in a million runs: thresholds
 are five standard errors or a p-value of 1e-6."""
 
+import itertools
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -203,6 +205,43 @@ def test_score_differences_change_within_their_sensitivity(
         change = scores(counts + record) - original
         spread = change.max() - change.min()
         assert spread <= score.sensitivity / size * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("from_both_ends", [True, False])
+def test_every_spread_of_a_record_changes_as_much_as_a_record_at_most(from_both_ends):
+    """Brute force: four rows of a person in any of the bins of two cells, in one or in both.
+
+    The bound of the scores is that of both selections together.
+    """
+    others = grid_points(0, n=9, d=1)
+    places = np.array([-0.9, -0.6, -0.1, 0.1, 0.4, 0.9]) * SCALE
+    weights = np.repeat([SCALE, SCALE // 4], [9, 4]).astype(np.int32)
+    score = SplitScore(0.3, 1 / 12, 5.0, from_both_ends)
+    origins = np.array([[SCALE], [-SCALE // 2]])
+
+    def ask(rows):
+        points = replace(Points.from_grid(rows), weights=weights[: len(rows)])
+        curator = Curator([points], None, NoiseStreams([0]))
+        tree = curator.partition(BoxGrid.of_intervals(0.5))
+        cells = tree.split(0, 0, 4)
+        queries = [Splits(cells, [5.0, 4.0], score), CellCounts(cells), CellSums(cells, origins)]
+        (choices, _, sums) = (query.sensitivity(tree) for query in queries)
+        bounds = [choices["choices"].difference, SCALE, sums["sums"].unit[:, 0]]
+        scores = [scores.copy() for scores in queries[0].exact(tree)["choices"]]
+        counted = queries[1].exact(tree)["counts"][0]
+        return scores, counted, queries[2].exact(tree)["sums"][0][:, 0], bounds
+
+    scores, counts, sums, bounds = ask(others)
+    largest = np.zeros(3)
+    for spread in itertools.combinations_with_replacement(places, 4):
+        rows = np.append(others, np.array(spread, np.int64)[:, None], axis=0)
+        new_scores, new_counts, new_sums, _ = ask(rows)
+        change = [np.ptp(np.subtract(*pair)) for pair in zip(new_scores, scores, strict=True)]
+        changes = [change, new_counts - counts, np.abs(new_sums - sums)]
+        ratios = [np.sum(change / bound) for change, bound in zip(changes, bounds, strict=True)]
+        largest = np.maximum(largest, ratios)
+    assert (largest <= 1 + 1e-9).all()
+    assert (largest > [0.25, 0.99, 0.9]).all()
 
 
 def test_score_sensitivity_is_attained():
