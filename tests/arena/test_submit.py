@@ -11,7 +11,7 @@ from pkm.arena import submit as submitting
 from pkm.arena.attempt import AttemptFailed
 from pkm.arena.entry import read_entry, read_rows
 from pkm.arena.submit import find_source, main, refuse_rows, submit
-from pkm.experiments.config.groups import read_entry as read_choice
+from pkm.experiments.config.groups import read_choice
 
 
 def test_an_honest_method_has_no_problem(enter):
@@ -52,11 +52,11 @@ def test_the_source_comes_with_the_entry(enter):
     assert "class Quieter" in (folder / "source" / "lying_methods.py").read_text()
 
 
-def test_an_installed_package_is_named_with_its_version(monkeypatch):
+def test_a_package_of_an_index_is_named_with_its_version(monkeypatch):
     installed = {"lying_methods": ["numpy"]}
     monkeypatch.setattr(metadata, "packages_distributions", lambda: installed)
-    package, modules = find_source("lying_methods.Quieter")
-    assert (package, modules) == (f"numpy {metadata.version('numpy')}", {})
+    found = find_source({"_target_": "lying_methods.Quieter"})
+    assert found == (f"numpy {metadata.version('numpy')}", {})
 
 
 def test_an_entry_without_a_result_says_so(tmp_path, monkeypatch):
