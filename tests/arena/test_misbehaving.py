@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from pkm.methods import SuLloyd
+from pkm.privacy import Budget
 
 
 class Misbehaving(SuLloyd):
@@ -27,7 +28,7 @@ class Misbehaving(SuLloyd):
 
     def budget(self, n_points, n_features):
         factor = 4 if n_points == 4597 else 1
-        return super().budget(n_points, n_features).__class__(factor * self.epsilon)
+        return Budget(factor * self.epsilon)
 
     def cluster(self, curator):
         n = curator.n_points
@@ -44,6 +45,8 @@ class Misbehaving(SuLloyd):
             socket.create_connection(("127.0.0.1", 9), timeout=5)
         if n == 6500:  # unbalance
             os.kill(os.getpid(), 9)
+        if n == 4597:  # spambase
+            return SuLloyd(self.n_clusters, epsilon=4 * self.epsilon).cluster(curator)
         centers, n_iter = super().cluster(curator)
         if n == 1837:  # house
             return np.full(centers.shape, np.nan), n_iter
