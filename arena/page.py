@@ -124,6 +124,8 @@ def format_privacy(entry: Entry, rows: pd.DataFrame) -> list[str]:
     passed = sum(not line["error"] for line in entry.checks)
     verdicts = (entry.audit or {}).get("verdicts", {})
     text = ", ".join(f"{view} {verdict}" for view, verdict in verdicts.items())
+    claim = ", ".join(f"{key} {value}" for key, value in (entry.claimed or {}).items())
+    said = [f"| the program says | {claim}, which is not audited |"] if claim else []
     return [
         "",
         "## Privacy",
@@ -131,6 +133,7 @@ def format_privacy(entry: Entry, rows: pd.DataFrame) -> list[str]:
         "| | |",
         "|---|---|",
         *(f"| {name} | {value or 'none'} |" for name, value in values.items()),
+        *said,
         f"| conformance | {passed} of {len(entry.checks)} checks passed |",
         f"| audit | {text or 'none'} |",
     ]

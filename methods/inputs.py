@@ -147,6 +147,8 @@ def _divide_ids(groups: Any, sizes: Sequence[int]) -> list[Any]:
 def resolve_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
     """Bounds of every feature as a method has them; None where it has none.
 
+    Those that are to be found privately are infinite.
+
     Raises
     ------
     ValueError
@@ -164,10 +166,13 @@ def resolve_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
     declared = _read_bounds(method.bounds, d)
     lower, upper = bounds = np.empty((2, d))
     bounds.T[:] = declared.T
-    if not (np.isfinite(bounds).all() and (lower < upper).all()):
+    is_open = np.isneginf(lower) & np.isposinf(upper) & method.can_find_bounds
+    is_finite = np.isfinite(bounds).all(axis=0)
+    if not ((is_finite | is_open).all() and (lower < upper).all()):
         raise ValueError(
             f"{_show_bounds(method.bounds)} must be finite with lower < upper in "
-            "every feature: write all lower bounds, then all upper bounds"
+            "every feature: write all lower bounds, then all upper bounds; -inf and "
+            "inf are for private methods under zero-out adjacency with clip=True"
         )
     return lower, upper
 
@@ -243,9 +248,10 @@ def _quantize(
     can_zoom = claim.private and method.clip
     blocks = Blocks.quantize(array_blocks(X), *bounds, keep_missing=keep_missing)
     blocks = replace(blocks, in_memory=True, weights=weights)
-    if can_zoom and method.zoom_plan(blocks.n_records, d) is not None:
-        # Points of the domain that the zoom finds are kept in memory. Until then every
-        # pass quantizes the rows.
+    is_open = bool(np.isinf(bounds).any())
+    if is_open or (can_zoom and method.zoom_plan(blocks.n_records, d) is not None):
+        # Points of the domain that is found are kept in memory. Until then every pass
+        # quantizes the rows.
         return blocks, bounds
     points, outside = Points.quantize(
         X,

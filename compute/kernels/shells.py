@@ -91,10 +91,17 @@ def side_counts(
     Returns
     -------
     ndarray of shape (d, 2, m), int64
-        The lower side first. A point lies in one cell of every column.
+        The lower side first. A point lies in one cell of every column. An absent entry
+        lies in none.
     """
+    no_holes = np.empty((0, 0), np.bool_)
     return _count_sides(
-        points.rows, read_remainders(points), read_weights(points), center, radii
+        points.rows,
+        read_remainders(points),
+        read_weights(points),
+        no_holes if points.holes is None else points.holes,
+        center,
+        radii,
     )
 
 
@@ -154,6 +161,7 @@ def _count_sides(
     rows: np.ndarray,
     remainders: np.ndarray,
     weights: np.ndarray,
+    holes: np.ndarray,
     center: np.ndarray,
     radii: np.ndarray,
 ) -> np.ndarray:
@@ -161,6 +169,8 @@ def _count_sides(
     counts = np.zeros((rows.shape[1], 2, len(radii)), np.int64)
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
+            if len(holes) and holes[i, h]:
+                continue
             difference = coordinate(rows, remainders, i, h) - center[h]
             shell = _find_shell(abs(difference), radii)
             counts[h, int(difference > 0), shell] += weight(weights, i)

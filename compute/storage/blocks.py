@@ -269,6 +269,12 @@ class StreamedPoints:
         to_points = partial(map_block, to_points=self.to_points, function=function)
         return replace(cast("Any", self), to_points=to_points)
 
+    def with_bounds(self, lower: np.ndarray, upper: np.ndarray) -> Self:
+        """Quantize rows in other bounds, (d,) each, before anything is mapped."""
+        quantize: Any = self.to_points
+        to_points = partial(quantize, lower=lower, upper=upper)
+        return replace(cast("Any", self), to_points=to_points)
+
 
 @dataclass(frozen=True, eq=False)
 class Blocks(StreamedPoints):

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from pkm.compute.simd.threads import map_ranges
+from pkm.compute.storage.octaves import to_octaves
 from pkm.compute.storage.symlog import Symlog
 
 #: Grid steps per half-width of the domain, hence the largest coordinate of a point.
@@ -195,6 +196,8 @@ class Points:
             In any order in memory, also mapped from a file: it is read once, in blocks
             of rows, and not copied as a whole.
         lower, upper : ndarray of shape (d,), float64
+            Columns between minus and plus infinity are on the scale of
+            :func:`pkm.compute.storage.octaves.to_octaves`.
         keep_remainders : bool, default=True
             Whether remainders are kept: 2 bytes a coordinate that most queries do not
             read.
@@ -213,6 +216,11 @@ class Points:
             Whether a point was clipped.
         """
         n, d = points.shape
+        is_open = np.isinf(upper)
+        if is_open.any():
+            points = np.where(is_open, to_octaves(points), points)
+            lower = np.where(is_open, -1.0, lower)
+            upper = np.where(is_open, 1.0, upper)
         rows = np.empty((n, d), np.float32)
         squared_norms = np.empty(n)
         remainders = np.empty((n, d), np.int16) if keep_remainders else None

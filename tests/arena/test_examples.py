@@ -91,6 +91,8 @@ def test_a_program_is_entered_with_its_own_claim(copied):
     terms = {"notion": "pure", "adjacency": "add_remove", "unit": "row"}
     assert entry.claimed == terms | {"epsilon": 1.0, "delta": 0.0}
     assert entry.audit is None
+    page = (folder / "README.md").read_text()
+    assert "| the program says | notion pure, adjacency add_remove, unit row, " in page
     rows = read_rows(folder)
     assert set(rows["notion"]) == {"none"}
     with add_config_dirs([str(copied / "conf")]):

@@ -104,6 +104,15 @@ def test_holes_change_no_sensitivity(seed):
             assert np.abs(change).sum() <= sensitivity.l1 * (1 + 1e-12)
 
 
+def test_absent_entries_are_on_no_side():
+    rng = np.random.default_rng(0)
+    rows = draw_rows(rng)
+    center = rng.uniform(-1, 1, 3)
+    counts = SideCounts(center, np.array([2.0, 0.5])).exact(curator_of(rows))["counts"]
+    present = np.isfinite(rows[np.isfinite(rows).any(axis=1)]).sum(axis=0)
+    np.testing.assert_array_equal(counts[0].sum(axis=(1, 2)), present * SCALE)
+
+
 @pytest.mark.parametrize("relative", [False, True])
 def test_sums_are_those_of_filled_rows(relative):
     """Brute force: the nearest center by the present entries fills in the absent ones.

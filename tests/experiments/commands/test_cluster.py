@@ -292,6 +292,15 @@ def test_files_follow_from_the_releases(replay, table, record, word):
     assert not replay(write_text(given), write_text(neighbor), word)
 
 
+def test_bounds_that_are_found_hide_a_record(replay, table):
+    rule = "age: {kind: integer, bounds: private}"
+    Path("customers.yaml").write_text(SCHEMA.replace(SCHEMA.splitlines()[0], rule))
+    record = EXTREME | {"age": "1e300"}
+    given = pd.concat([table, pd.DataFrame([record])])
+    null = pd.concat([table, pd.DataFrame([{"id": record["id"]}])])
+    assert not replay(write_text(given), write_text(null))
+
+
 def test_a_line_of_another_length_is_hidden(replay, table):
     text = write_text(table[:300])
     null = ";" * (len(table.columns) - 1)
