@@ -610,7 +610,8 @@ class HistogramLaw(Law):
         noisy = np.array(list(released.values()))
         if (noisy < self._find_thresholds(exact, values)).any():
             return -math.inf
-        total = -float(((noisy - exact) ** 2).sum()) / (2 * self.mechanism.stddev**2)
+        squares = float(((noisy - exact) ** 2).sum())
+        total = -squares / (2 * self.mechanism.stddev**2)
         hidden = [counts[name] for name in counts.keys() - released.keys()]
         thresholds = self._find_thresholds(hidden, values)
         return total + float(self._log_hidden(hidden, thresholds).sum())
@@ -648,7 +649,8 @@ class OracleLaw(Law):
         """See :class:`Law`."""
         oracle = self.mechanism
         symbols = oracle.encode(values.users, values.cells)
-        n_changed = int((symbols != oracle.encode(others.users, others.cells)).sum())
+        other_symbols = oracle.encode(others.users, others.cells)
+        n_changed = int((symbols != other_symbols).sum())
         return Cost(epsilon=n_changed * math.log(oracle.p_true / oracle.p_false))
 
     def _compare(

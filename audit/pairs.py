@@ -320,7 +320,8 @@ def draw_pairs(
     rng = np.random.default_rng(seed)
     for number in range(first, first + n_pairs):
         generator = PAIR_GENERATORS[number % len(PAIR_GENERATORS)]
-        d = int(rng.choice(MANY_FEATURES if number % 20 == 13 else FEATURES))
+        sizes = MANY_FEATURES if number % 20 == 13 else FEATURES
+        d = int(rng.choice(sizes))
         n = int(rng.integers(n_points[0], n_points[1] + 1))
         pair = draw_pair(generator, adjacency, rng, n, d, rho)
         # Bounds that do not always hold the origin.

@@ -111,7 +111,8 @@ def _list_rules(
         limits = np.broadcast_to(np.ravel(query.radius), len(places))[:, None]
         yield "radius", partial(find_shells, places, limits * SCALE)
     if hasattr(query, "radii") and query.label == "side_counts":
-        yield "sides", partial(_find_sides, places[0], np.sort(query.radii) * SCALE)
+        radii = np.sort(query.radii) * SCALE
+        yield "sides", partial(_find_sides, places[0], radii)
     elif hasattr(query, "radii"):
         limits = np.broadcast_to(query.radii, (len(places), len(query.radii)))
         yield "radius", partial(find_shells, places, limits * SCALE, is_box=is_box)
@@ -197,7 +198,8 @@ def _find_leaves(
     leaves = np.zeros(len(points), np.int64)
     for number, (cell, feature, boundary) in enumerate(splits):
         members = np.flatnonzero(leaves == cell)
-        leaves[members] = 2 * number + 1 + (codes[members, feature] >= boundary)
+        is_upper = codes[members, feature] >= boundary
+        leaves[members] = 2 * number + 1 + is_upper
     return leaves
 
 
