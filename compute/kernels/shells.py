@@ -94,12 +94,12 @@ def side_counts(
         The lower side first. A point lies in one cell of every column. A missing
         entry lies in none.
     """
-    nothing = np.empty((0, 0), np.bool_)
+    none_missing = np.empty((0, 0), np.bool_)
     return _count_sides(
         points.rows,
         read_remainders(points),
         read_weights(points),
-        nothing if points.is_missing is None else points.is_missing,
+        none_missing if points.is_missing is None else points.is_missing,
         center,
         radii,
     )
