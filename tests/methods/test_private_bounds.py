@@ -186,10 +186,10 @@ def replay_pair(record, groups=None):
     neighbor[of_record] = math.nan
     method = SynopsisKMeans(3, bounds=BOUNDS, random_state=5, report=0.1)
     weighing = {"groups": groups}
-    recorded = replay.trace_fit(method, rows, weighing=weighing)
-    replayed = replay.trace_fit(method, neighbor, recorded.draws, weighing=weighing)
+    recorded = replay.trace_fit(method, rows, fit_arguments=weighing)
+    replayed = replay.trace_fit(method, neighbor, recorded.draws, fit_arguments=weighing)
     draws = list(zip(recorded.draws, replayed.draws, strict=True))
-    return replay.compare_traces(recorded, replayed), replay._realize(recorded, draws)
+    return replay.compare_traces(recorded, replayed), replay._measure_realized(recorded, draws)
 
 
 @pytest.mark.parametrize(
