@@ -94,12 +94,14 @@ def side_counts(
         The lower side first. A point lies in one cell of every column. A missing
         entry lies in none.
     """
-    none_missing = np.empty((0, 0), np.bool_)
+    is_missing = points.is_missing
+    if is_missing is None:
+        is_missing = np.empty((0, 0), np.bool_)
     return _count_sides(
         points.rows,
         read_remainders(points),
         read_weights(points),
-        none_missing if points.is_missing is None else points.is_missing,
+        is_missing,
         center,
         radii,
     )
