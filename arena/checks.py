@@ -1,7 +1,7 @@
 """What is wrong with an entry, by its files alone and the points of the suite."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,9 @@ def list_suite_cells(entry: Entry, rows: pd.DataFrame) -> dict[CellName, list[in
             suite["reference"]: [None],
             entry.name: sweep["epsilon"] if is_private else [None],
         }
+        seeds = list(range(sweep["seeds"]))
         cells |= {
-            (name, method, dataset, epsilon): list(range(sweep["seeds"]))
+            (name, method, dataset, epsilon): seeds
             for method in epsilons
             for dataset in sweep["datasets"]
             for epsilon in epsilons[method]
@@ -59,10 +60,12 @@ def list_suite_cells(entry: Entry, rows: pd.DataFrame) -> dict[CellName, list[in
 
 def list_stored_cells(rows: pd.DataFrame) -> dict[CellName, list[int]]:
     """List the cells of rows, with their seeds."""
-    return {
-        (*name, None if math.isnan(epsilon) else epsilon): sorted(part["seed"])
-        for (*name, epsilon), part in rows.groupby(CELL_KEYS, dropna=False)
-    }
+    cells = {}
+    for (*name, epsilon), part in rows.groupby(CELL_KEYS, dropna=False):
+        if math.isnan(epsilon):
+            epsilon = None
+        cells[*name, epsilon] = sorted(part["seed"])
+    return cells
 
 
 def check_cells(
@@ -92,12 +95,17 @@ def check_settings(
     """Compare what rows say of data and method with the suite, and with each other."""
     findings = []
     for (sweep, dataset), cell in reference_cells.items():
-        part = rows[(rows["sweep"] == sweep) & (rows["dataset"] == dataset)]
-        planned = cell.planned_columns()
-        settings = {name: planned[name] for name in planned.keys() - set(OF_METHOD)}
-        for name, value in sorted((settings | {"data": cell.data}).items()):
-            if set(part[name]) - {value}:
-                findings.append(f"{dataset} ({sweep}): {name} is not {value}, as it is")
+        chosen = rows["dataset"] == dataset
+        chosen &= rows["sweep"] == sweep
+        settings = cell.planned_columns()
+        for name in OF_METHOD:
+            del settings[name]
+        settings["data"] = cell.data
+        for name, value in settings.items():
+            if set(rows.loc[chosen, name]) - {value}:
+                findings.append(
+                    f"{dataset} ({sweep}): {name} is not {value}, as in the suite"
+                )
     own = rows[rows["method"] == entry.name]
     for name in CONSTANT:
         values = sorted(set(own[name].astype(str)))
@@ -115,54 +123,81 @@ def check_costs(
     findings = []
     cells = {dataset: cell for (_, dataset), cell in reference_cells.items()}
     for dataset, cell in cells.items():
-        part = rows[rows["dataset"] == dataset]
+        lines = rows[rows["dataset"] == dataset].to_dict("records")
         data = prepare_cell_data(cell, data_dir)
-        n_wrong = sum(
-            not has_true_cost(line, data, cell.k) for line in part.to_dict("records")
-        )
+        correct = [has_true_cost(line, data, cell.k) for line in lines]
+        n_wrong = correct.count(False)
         if n_wrong:
             findings.append(
-                f"{dataset}: {n_wrong} of {len(part)} costs are not those of the "
+                f"{dataset}: {n_wrong} of {len(lines)} costs are not those of the "
                 "centers"
             )
     return findings
 
 
-def has_true_cost(line: Mapping[str, Any], data: PreparedData, k: int) -> bool:
+def has_true_cost(
+    line: Mapping[str, Any],
+    data: PreparedData,
+    k: int,
+) -> bool:
     """Tell whether a row has at most k centers, and their cost on these points."""
-    shape = data.points.n_records, data.points.shape[1]
+    n, d = data.points.n_records, data.points.shape[1]
     lower, upper = data.domain
     try:
         raw = np.array([list(center) for center in line["centers"]])
-        grid = np.rint(((raw - lower) / (upper - lower) * 2 - 1) * SCALE)
-        if not (np.abs(grid) < FARTHEST).all():  # or NaN
+        shares = (raw - lower) / (upper - lower)
+        grid = np.rint((2 * shares - 1) * SCALE)
+        # False for NaN.
+        if not (np.abs(grid) < FARTHEST).all():
             return False
-        centers = grid.astype(np.int64)[None]
-        (cost,) = evaluate(data.points, centers, ["nicv"], k)["nicv"]
+        centers = grid.astype(np.int64)
+        (cost,) = evaluate(data.points, centers[None], ["nicv"], k)["nicv"]
     except (TypeError, ValueError):
         # Centers are missing, or have other columns.
         return False
-    is_equal = math.isclose(cost, line["nicv"], rel_tol=TOLERANCE)
-    is_released = len(raw) == line["n_centers"] <= k
-    return is_equal and is_released and shape == (line["n"], line["d"])
+    has_cost = math.isclose(cost, line["nicv"], rel_tol=TOLERANCE)
+    has_number = len(raw) == line["n_centers"] <= k
+    has_shape = (n, d) == (line["n"], line["d"])
+    return has_cost and has_number and has_shape
 
 
 def check_charges(rows: pd.DataFrame) -> list[str]:
     """Add up the charges of every row in a ledger of its budget."""
     findings = []
     for line in rows[rows["notion"] != "none"].to_dict("records"):
-        label = label_cell(*(line[key] for key in CELL_KEYS))
+        name = [line[key] for key in CELL_KEYS]
+        label = f"{label_cell(*name)}, seed {line['seed']}"
+        stated = line["epsilon_spent"]
         try:
-            ledger = Ledger(Budget(line["epsilon"], line["delta"]))
-            for record in line["charges"]:
-                ledger.charge(Charge(**{name: record[name] for name in COST_FIELDS}))
-            spent = ledger.spent()
+            spent = add_up(line["charges"], line["epsilon"], line["delta"])
         except (BudgetExceeded, StreamReuseError, TypeError, ValueError) as error:
-            findings.append(f"{label}, seed {line['seed']}: {error}")
+            findings.append(f"{label}: {error}")
             continue
-        if not math.isclose(spent, line["epsilon_spent"], rel_tol=TOLERANCE):
+        if not math.isclose(spent, stated, rel_tol=TOLERANCE):
             findings.append(
-                f"{label}, seed {line['seed']}: the charges need epsilon={spent:.6g}, "
-                f"{line['epsilon_spent']:.6g} is stated"
+                f"{label}: the charges need epsilon={spent:.6g}, {stated:.6g} is stated"
             )
     return findings
+
+
+def add_up(
+    records: Sequence[Mapping[str, Any]],
+    epsilon: float,
+    delta: float,
+) -> float:
+    """Add up charges that were read from a row, and return what they spend.
+
+    Raises
+    ------
+    BudgetExceeded
+        If they exceed the budget.
+    StreamReuseError
+        If noise was used twice.
+    ValueError
+        If the budget or a cost is not allowed.
+    """
+    ledger = Ledger(Budget(epsilon, delta))
+    for record in records:
+        costs = {name: record[name] for name in COST_FIELDS}
+        ledger.charge(Charge(**costs))
+    return ledger.spent()

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy import stats
 
 from pkm.arena.scores import cpu_ratio
-from pkm.arena.suite import CellName, label_cell
+from pkm.arena.suite import CELL_KEYS, CellName, label_cell
 from pkm.arrow import to_table
 from pkm.schema import names
 
@@ -58,7 +58,8 @@ def compare_cells(
     samples: list[Sample] = []
     for cell in cells:
         label = label_cell(*cell)
-        first, second = select_cell(stored, cell), select_cell(fresh, cell)
+        first = select_cell(stored, cell)
+        second = select_cell(fresh, cell)
         if first.empty and second.empty:
             n_equal += 1
             continue
@@ -70,7 +71,7 @@ def compare_cells(
             continue
 
         # What seeds do not decide; then what they do.
-        costs = first["nicv"], second["nicv"]
+        sample = first["nicv"], second["nicv"]
         first, second = take_common_seeds(first, second)
         different = find_different(first, second, CLAIMS)
         if not are_close(first, second, "epsilon_spent"):
@@ -80,7 +81,7 @@ def compare_cells(
         elif not find_different(first, second, RESULTS):
             n_equal += 1
         elif not is_repeatable:
-            samples.append(costs)
+            samples.append(sample)
         elif not are_close(first, second, "nicv"):
             findings.append(f"{label}: equal seeds give other costs in a second run")
     p_value = compute_p_value(samples)
@@ -95,14 +96,18 @@ def compare_cells(
 def select_cell(rows: pd.DataFrame, cell: CellName) -> pd.DataFrame:
     """Select the rows of a cell."""
     *names, epsilon = cell
-    chosen = rows["epsilon"].isna() if epsilon is None else rows["epsilon"] == epsilon
-    for column, name in zip(("sweep", "method", "dataset"), names, strict=True):
+    *columns, _ = CELL_KEYS
+    chosen = rows["epsilon"] == epsilon
+    if epsilon is None:
+        chosen = rows["epsilon"].isna()
+    for column, name in zip(columns, names, strict=True):
         chosen &= rows[column] == name
     return rows[chosen]
 
 
 def take_common_seeds(
-    first: pd.DataFrame, second: pd.DataFrame
+    first: pd.DataFrame,
+    second: pd.DataFrame,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Restrict two cells to the seeds of both, in their order."""
     seeds = set(first["seed"]) & set(second["seed"])
@@ -112,7 +117,9 @@ def take_common_seeds(
 
 
 def find_different(
-    first: pd.DataFrame, second: pd.DataFrame, columns: Sequence[str]
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    columns: Sequence[str],
 ) -> list[str]:
     """Name the columns in which two cells differ; NaN equals NaN."""
     one = to_table(first[list(columns)]).to_pydict()
@@ -120,12 +127,21 @@ def find_different(
     return [name for name in sorted(columns) if repr(one[name]) != repr(other[name])]
 
 
-def are_close(first: pd.DataFrame, second: pd.DataFrame, column: str) -> bool:
+def are_close(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    column: str,
+) -> bool:
     """Tell whether two cells agree in a number, but for the order of sums."""
     if len(first) != len(second):
         return False
-    values = first[column], second[column]
-    return np.allclose(*values, rtol=TOLERANCE, atol=0.0, equal_nan=True)
+    return np.allclose(
+        first[column],
+        second[column],
+        rtol=TOLERANCE,
+        atol=0.0,
+        equal_nan=True,
+    )
 
 
 def compute_p_value(samples: Sequence[Sample]) -> float:
@@ -155,18 +171,27 @@ def compute_p_value(samples: Sequence[Sample]) -> float:
     law = np.ones(1)
     total = 0
     for first, second in samples:
-        both = np.nan_to_num(np.concatenate([first, second]), nan=np.inf)
+        both = np.concatenate([first, second])
+        both = np.nan_to_num(both, nan=np.inf)
         # Twice the middle ranks of ties are whole numbers, too.
         ranks = np.rint(2 * stats.rankdata(both)).astype(int)
-        sums = np.array([sum(some) for some in combinations(ranks, len(first))])
-        law = np.convolve(law, np.bincount(sums) / len(sums))
+        deals = combinations(ranks, len(first))
+        counts = np.bincount([sum(deal) for deal in deals])
+        law = np.convolve(law, counts / counts.sum())
         total += ranks[: len(first)].sum()
-    return float(min(1.0, 2 * law[: total + 1].sum(), 2 * law[total:].sum()))
+    low = law[: total + 1].sum()
+    high = law[total:].sum()
+    return float(min(1.0, 2 * low, 2 * high))
 
 
-def compare_times(rows: pd.DataFrame, fresh: pd.DataFrame, reference: str) -> list[str]:
+def compare_times(
+    rows: pd.DataFrame,
+    fresh: pd.DataFrame,
+    reference: str,
+) -> list[str]:
     """Compare the CPU times, as ratios to the reference in the same run."""
-    stored, again = cpu_ratio(rows, reference), cpu_ratio(fresh, reference)
+    stored = cpu_ratio(rows, reference)
+    again = cpu_ratio(fresh, reference)
     if again <= CPU_FACTOR * stored:
         return []
     return [

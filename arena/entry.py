@@ -137,18 +137,18 @@ def read_rows(folder: Path, required: Collection[str] = ()) -> pd.DataFrame:
 
 def list_files(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file of an entry but its own and a verification's."""
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    names = [path.relative_to(folder).as_posix() for path in paths]
-    return {
-        name: sha256(path.read_bytes())
-        for name, path in zip(names, paths, strict=True)
-        if name not in (ENTRY, VERIFICATION)
-    }
+    digests = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name not in (ENTRY, VERIFICATION):
+            digests[name] = sha256(path.read_bytes())
+    return digests
 
 
 def check_size(folder: Path) -> list[str]:
     """Tell whether a folder is too large for an entry: no line, or one."""
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    files = filter(Path.is_file, folder.rglob("*"))
+    size = sum(path.stat().st_size for path in files)
     if size <= MAX_SIZE:
         return []
     return [f"the folder has {size:,} bytes: at most {MAX_SIZE:,} are allowed"]
@@ -171,10 +171,10 @@ def read_entry(folder: Path) -> Entry:
     path = folder / ENTRY
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        entry = Entry(**{item.name: content[item.name] for item in fields(Entry)})
+        values = {item.name: content[item.name] for item in fields(Entry)}
         for name in ("name", "_target_"):
-            TEXT.require(name, entry.method[name])
-        return entry
+            TEXT.require(name, values["method"][name])
+        return Entry(**values)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path} is no entry of the arena: {error}") from error
 

@@ -88,11 +88,13 @@ def run(
     rows = plan.read_rows(store)
     if len(rows):
         write_rows(rows, Path())
-    missing = [
-        f"{label_cell(*name)}: {reason}"
-        for *name, reason in plan.list_missing(store).itertuples(index=False)
-    ]
-    return {"missing": missing}
+    missing = plan.list_missing(store)
+    return {
+        "missing": [
+            f"{label_cell(*name)}: {reason}"
+            for *name, reason in missing.itertuples(index=False)
+        ]
+    }
 
 
 def repeat(
@@ -104,13 +106,16 @@ def repeat(
 ) -> dict[str, Any]:
     """Repeat cells of a private method on other points, with equal releases."""
     plan = make_stage_plan(suite, stage, method, data_dir=data_dir)
-    names = {*map(tuple, cells)}
-    leaks = {
-        label_cell(*name_cell(sweep, cell)): find_leak(cell, data_dir)
-        for sweep, cell in plan.sweep_cells
-        if name_cell(sweep, cell) in names
-    }
-    return {"leaks": [f"{label}: {leak}" for label, leak in leaks.items() if leak]}
+    chosen = set(map(tuple, cells))
+    leaks = []
+    for sweep, cell in plan.sweep_cells:
+        name = name_cell(sweep, cell)
+        if name not in chosen:
+            continue
+        leak = find_leak(cell, data_dir)
+        if leak:
+            leaks.append(f"{label_cell(*name)}: {leak}")
+    return {"leaks": leaks}
 
 
 PHASES: dict[str, Callable[..., dict[str, Any]]] = {
@@ -133,8 +138,12 @@ def list_caches() -> list[Path]:
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     package = Path(pkm.__file__).parent
-    roots = [path.resolve() for path in package.iterdir() if path.is_dir()]
-    return [cache, *(path for root in roots for path in root.rglob("__pycache__"))]
+    folders = [cache]
+    for path in package.iterdir():
+        # A subpackage may be a link.
+        if path.is_dir():
+            folders += path.resolve().rglob("__pycache__")
+    return folders
 
 
 def prepend(folder: Path, variable: str) -> None:

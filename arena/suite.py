@@ -87,40 +87,49 @@ def make_stage_plan(
     own = plan_method(suite, stage, method, data_dir)
     if not own.sweep_cells:
         raise ConfigurationError(own.gaps[0].reason)
-    return replace(plan, sweep_cells=plan.sweep_cells + own.sweep_cells, gaps=own.gaps)
+    cells = plan.sweep_cells + own.sweep_cells
+    return replace(plan, sweep_cells=cells, gaps=own.gaps)
 
 
 def plan_method(
-    suite: str, stage: str, method: Mapping[str, Any], data_dir: str | None
+    suite: str,
+    stage: str,
+    method: Mapping[str, Any],
+    data_dir: str | None,
 ) -> Plan:
     """Make the plan of one method; what it refuses on a set is a gap."""
     declared = read_suite(suite)
     shared = {key: declared[key] for key in SWEEP_KEYS if key in declared}
-    entries: list = []
+    shared["name"] = f"suite {suite}"
+    profile = {"name": stage, "seeds": 1}
+    sweep_cells: list[tuple[str, Cell]] = []
     gaps: list[Gap] = []
     for sweep in declared["stages"][stage]:
         keys = declared["sweeps"][sweep]
         epsilons = keys["epsilon"] if find_method(method).private else [None]
         for dataset in keys["datasets"]:
             spec = keys | {"datasets": [dataset], "methods": [method]}
-            paper = {"name": f"suite {suite}", **shared, "sweeps": {sweep: spec}}
+            paper = shared | {"sweeps": {sweep: spec}}
             try:
-                plan = make_plan(paper, {"name": stage, "seeds": 1}, data_dir=data_dir)
+                plan = make_plan(paper, profile, data_dir=data_dir)
             except ConfigurationError as error:
-                names = method["name"], dataset
-                gaps += [Gap(sweep, *names, each, str(error)) for each in epsilons]
+                gaps += [
+                    Gap(sweep, method["name"], dataset, epsilon, str(error))
+                    for epsilon in epsilons
+                ]
                 continue
-            entries += plan.sweep_cells
+            sweep_cells += plan.sweep_cells
             gaps += plan.gaps
-    return Plan(f"suite {suite}", tuple(entries), tuple(gaps))
+    return Plan(shared["name"], tuple(sweep_cells), tuple(gaps))
 
 
 def select_cells(plan: Plan, names: Sequence[Sequence]) -> Plan:
     """Restrict a plan to some cells, and the fits that are timed."""
+    chosen = set(map(tuple, names))
     kept = tuple(
         (sweep, cell)
         for sweep, cell in plan.sweep_cells
-        if sweep == TIMES or name_cell(sweep, cell) in {*map(tuple, names)}
+        if sweep == TIMES or name_cell(sweep, cell) in chosen
     )
     return replace(plan, sweep_cells=kept)
 
@@ -130,7 +139,12 @@ def name_cell(sweep: str, cell: Cell) -> CellName:
     return sweep, cell.method, cell.dataset_name, cell.epsilon
 
 
-def label_cell(sweep: str, method: str, dataset: str, epsilon: float | None) -> str:
+def label_cell(
+    sweep: str,
+    method: str,
+    dataset: str,
+    epsilon: float | None,
+) -> str:
     """Name a cell in a line for people; an epsilon of NaN is none.
 
     Examples
@@ -140,6 +154,6 @@ def label_cell(sweep: str, method: str, dataset: str, epsilon: float | None) -> 
     >>> label_cell("times", "kmeans", "iris", None)
     'kmeans on iris (times)'
     """
-    has_epsilon = epsilon is not None and not math.isnan(epsilon)
-    budget = f", epsilon={epsilon:g}" if has_epsilon else ""
-    return f"{method} on {dataset}{budget} ({sweep})"
+    if epsilon is None or math.isnan(epsilon):
+        return f"{method} on {dataset} ({sweep})"
+    return f"{method} on {dataset}, epsilon={epsilon:g} ({sweep})"

@@ -242,6 +242,8 @@ def repeat_checks(entry: Entry, work: Path) -> tuple[bool, list[str]]:
     try:
         checked = run_attempt("check", {"method": entry.method}, work, SECONDS)
         errors = {line["check"]: line["error"] for line in checked["checks"]}
+        if checked["claimed"] != entry.claimed:
+            findings.append(f"claimed: the program says {checked['claimed']}")
         if checked["private"]:
             phase = "audit"
             request = {"n_pairs": N_PAIRS, "seed": secrets.randbits(32)}

@@ -250,6 +250,11 @@ def hide_failed_checks(folder, enter):
     sign(folder, checks=[], problems=[])
 
 
+def claim_less(folder, enter):
+    """A program is said to claim a smaller epsilon than it does."""
+    sign(folder, claimed={"notion": "pure", "epsilon": 0.1})
+
+
 LIES = [
     (edit_costs, HONEST, "costs are not those of the centers"),
     (edit_one_cost, HONEST, "1 of 29 costs are not those of the centers"),
@@ -278,6 +283,7 @@ LIES = [
     (hide_findings, "lying_methods:Quieter", "residuals: "),
     (hide_findings, "planted_faults:BestOfThree", "it depends on data directly"),
     (hide_findings, "lying_methods:PeeksAtMany", "centers differs although all releases"),
+    (claim_less, "lying_methods:Unseeded", "claimed: the program says"),
     (hide_failed_checks, "lying_methods:Unseeded", "check_determinism: "),
 ]
 

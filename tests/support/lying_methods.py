@@ -42,7 +42,8 @@ class Unseeded(PrivateKMeans):
         shape = (curator.n_replicates, self.n_clusters)
         chosen = points[rng.integers(len(points), size=shape)]
         noise = rng.laplace(scale=0.1 / self.epsilon, size=chosen.shape)
-        return snap_centers((chosen + noise) * SCALE), 1
+        claim = {"notion": "pure", "epsilon": self.epsilon}
+        return snap_centers((chosen + noise) * SCALE), 1, claim
 
 
 class FailsOnWine(SuLloyd):
