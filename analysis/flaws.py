@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pkm.analysis.paper_files import make_entry
+from pkm.analysis.paper_files import parse_entry
 from pkm.yaml_files import read_file
 
 PATH = Path(__file__).with_suffix(".yaml")
@@ -41,6 +41,6 @@ def read_flaws() -> dict[str, Flaw]:
     """
     entries = read_file(PATH)
     return {
-        name: make_entry(Flaw, entry, f"analysis/flaws.yaml: {name}")
+        name: parse_entry(Flaw, entry, f"analysis/flaws.yaml: {name}")
         for name, entry in entries.items()
     }

@@ -1,4 +1,7 @@
-"""Files of a paper's folder, ``conf/paper/<paper>/<file>.yaml``, with their checks."""
+"""Files of a paper's folder, ``conf/paper/<paper>/<file>.yaml``, with their checks.
+
+An entry is one mapping in such a file: a figure, a claim, or a part of one.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -8,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from pkm import catalogue, schema
 from pkm.names import suggestion
 
-#: What keys of figures and checks name.
+#: What is named: the keys of figures and checks that name it.
 NAMES = {
     "sweep": ("sweep",),
     "metric": ("metric",),
@@ -44,20 +47,21 @@ def read(
         value is of another type. The error begins with the file's place in the project.
     """
     path = catalogue.current().folder(paper) / file
-    where = place(paper, file)
+    location = name_file(paper, file)
     if not path.is_file():
-        raise ValueError(f"{where} is absent; docs/extending.md says what it holds")
+        raise ValueError(f"{location} is absent; docs/extending.md says what it holds")
     content = catalogue.read_mapping(path)
-    refuse_unknown(content, [*required, *optional], where)
-    for key, kind in required.items():
-        if not isinstance(content.get(key), kind):
+    refuse_unknown(content, [*required, *optional], location)
+    for key, value_type in required.items():
+        value = content.get(key)
+        if not isinstance(value, value_type):
             raise ValueError(
-                f"{where}: {key}={content.get(key)!r} must be a {kind.__name__}"
+                f"{location}: {key}={value!r} must be a {value_type.__name__}"
             )
     return dict(content)
 
 
-def place(paper: str, file: str) -> str:
+def name_file(paper: str, file: str) -> str:
     """Name a file of a paper in messages, from the folder of configurations on."""
     path = catalogue.current().folder(paper) / file
     return "/".join(path.parts[-4:])
@@ -66,7 +70,7 @@ def place(paper: str, file: str) -> str:
 def refuse_unknown(
     names: Iterable,
     known: Iterable[str],
-    where: str,
+    location: str,
 ) -> None:
     """Raise an error for the first name that is not known, with the nearest known one.
 
@@ -80,49 +84,50 @@ def refuse_unknown(
     known = sorted(known)
     for name in names:
         if name not in known:
-            raise ValueError(f"{where}: {name!r} is unknown{suggestion(name, known)}")
+            advice = suggestion(name, known)
+            raise ValueError(f"{location}: {name!r} is unknown{advice}")
 
 
 _read_hints = cache(get_type_hints)
 
 
-def make_entry(
-    kind: type,
+def parse_entry(
+    dataclass: type,
     entry: Mapping,
-    where: str,
+    location: str,
 ) -> Any:
-    """Make a dataclass of the entry of a file.
+    """Make an instance of a dataclass from an entry.
 
     Raises
     ------
     ValueError
         If a key is unknown or absent, or a value has another type than its field.
     """
-    values = check_entry(kind, entry, where)
+    values = parse_fields(dataclass, entry, location)
     try:
-        signature(kind).bind(**values)
+        signature(dataclass).bind(**values)
     except TypeError as error:
-        raise ValueError(f"{where}: {error}") from None
-    return kind(**values)
+        raise ValueError(f"{location}: {error}") from None
+    return dataclass(**values)
 
 
-def check_entry(
-    kind: type,
+def parse_fields(
+    dataclass: type,
     entry: Mapping,
-    where: str,
+    location: str,
 ) -> dict[str, Any]:
-    """Return some keys of an entry with the types of the fields of a dataclass.
+    """Return the values of an entry with the types of the fields of a dataclass.
 
     Examples
     --------
     >>> from pkm.analysis.figures.figure import FigureSpec
-    >>> check_entry(FigureSpec, {"sweep": "real", "share_y": True}, "figure a")
+    >>> parse_fields(FigureSpec, {"sweep": "real", "share_y": True}, "figure a")
     {'sweep': ('real',), 'share_y': True}
     """
-    hints = _read_hints(kind)
-    refuse_unknown(entry, hints, where)
+    hints = _read_hints(dataclass)
+    refuse_unknown(entry, hints, location)
     return {
-        name: _convert(value, hints[name], f"{where}: {name}")
+        name: _convert(value, hints[name], f"{location}: {name}")
         for name, value in entry.items()
     }
 
@@ -130,22 +135,22 @@ def check_entry(
 def _convert(
     value: Any,
     hint: Any,
-    where: str,
+    location: str,
 ) -> Any:
     """Check a value by the type of its field; one name stands for a tuple of it."""
-    kind = get_origin(hint) or hint
-    if kind is Literal:
-        refuse_unknown([value], get_args(hint), where)
-    if kind in (Any, Literal):
+    value_type = get_origin(hint) or hint
+    if value_type is Literal:
+        refuse_unknown([value], get_args(hint), location)
+    if value_type in (Any, Literal):
         return value
-    if kind is tuple:
+    if value_type is tuple:
         is_one = isinstance(value, str) or not isinstance(value, Sequence)
         items = [value] if is_one else value
-        return tuple(_convert(item, get_args(hint)[0], where) for item in items)
-    expected = (int, float) if kind is float else kind
-    is_flag = isinstance(value, bool) and kind is not bool
+        return tuple(_convert(item, get_args(hint)[0], location) for item in items)
+    expected = (int, float) if value_type is float else value_type
+    is_flag = isinstance(value, bool) and value_type is not bool
     if is_flag or not isinstance(value, expected):
-        raise ValueError(f"{where}={value!r} must be of type {kind.__name__}")
+        raise ValueError(f"{location}={value!r} must be of type {value_type.__name__}")
     return value
 
 
@@ -176,13 +181,13 @@ class KnownNames:
     def check(
         self,
         entry: Mapping,
-        where: str,
+        location: str,
     ) -> None:
         """Refuse an unknown sweep, metric or method; name the nearest known one."""
-        for kind, keys in NAMES.items():
+        for named, keys in NAMES.items():
             for key in keys:
                 names = _names_in(entry.get(key, ()))
-                refuse_unknown(names, self._known[kind], f"{where}: {key}")
+                refuse_unknown(names, self._known[named], f"{location}: {key}")
 
 
 def _names_of_entries(paper: Mapping) -> set[str]:
@@ -200,7 +205,7 @@ def _names_of_entries(paper: Mapping) -> set[str]:
 
 
 def _names_in(value: Any) -> Iterator[str]:
-    """Names in the value of a key: one, several, or those of selectors by columns."""
+    """Yield the names in the value of a key: one, several, or those of selectors."""
     if isinstance(value, str):
         # What follows a comma is which part of a method is meant.
         yield value.partition(",")[0]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from pkm.arena.advice import ALWAYS, find_leaf, rank_methods, read_advice
 from pkm.arena.suite import read_suite
-from pkm.experiments.config.groups import read_entry
+from pkm.experiments.config.groups import read_choice
 from pkm.experiments.config.settings import EPSILON, at_least, one_of, require
 from pkm.experiments.console.console import make_main
 from pkm.methods import load_method
@@ -48,7 +48,7 @@ def read_numbers(options: Mapping[str, str]) -> dict[str, float]:
 
 def serves_persons(method: str, n: int, d: int) -> bool:
     """Tell whether a method takes persons with several rows."""
-    entry = read_entry("method", method)
+    entry = read_choice("method", method)
     estimator = load_method(entry["_target_"])(n_clusters=2)
     return not estimator.find_unweighted(n, d)
 

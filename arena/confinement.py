@@ -25,8 +25,9 @@ NO_NEW_PRIVILEGES = 38
 #: Write, remove and make files of all kinds; then move, truncate.
 WRITE_RIGHTS = (1 << 1) | sum(1 << bit for bit in range(4, 13))
 LATER_RIGHTS = {2: 1 << 13, 3: 1 << 14}
-#: Bind and connect with TCP.
-NETWORK_RIGHTS = {4: 0b11}
+#: Bind and connect with TCP, and the version that has them.
+NETWORK_RIGHTS = 0b11
+NETWORK_VERSION = 4
 
 
 class _Ruleset(ctypes.Structure):
@@ -69,18 +70,23 @@ def confine_writes(folders: Iterable[Path]) -> bool:
     if version < 1:
         return False
 
-    files = WRITE_RIGHTS + sum(
-        right for since, right in LATER_RIGHTS.items() if version >= since
-    )
-    network = sum(right for since, right in NETWORK_RIGHTS.items() if version >= since)
-    ruleset = _Ruleset(files, network)
-    size = ctypes.sizeof(ruleset) if network else ctypes.sizeof(ctypes.c_uint64)
-    rules = _check(libc.syscall(CREATE_RULESET, ctypes.byref(ruleset), size, 0))
+    # All that this version can refuse.
+    files = WRITE_RIGHTS
+    for since, right in LATER_RIGHTS.items():
+        files |= right * (version >= since)
+    network = NETWORK_RIGHTS * (version >= NETWORK_VERSION)
+    ruleset = ctypes.byref(_Ruleset(files, network))
+    size = ctypes.sizeof(_Ruleset)
+    if not network:
+        # Older versions do not know the second field.
+        size = ctypes.sizeof(ctypes.c_uint64)
+    rules = _check(libc.syscall(CREATE_RULESET, ruleset, size, 0))
+
+    # What is allowed again.
     for folder in (*folders, Path("/dev")):
         descriptor = os.open(folder, os.O_PATH)
-        rule = _PathRule(files, descriptor)
-        added = libc.syscall(ADD_RULE, rules, BENEATH_PATH, ctypes.byref(rule), 0)
-        _check(added)
+        rule = ctypes.byref(_PathRule(files, descriptor))
+        _check(libc.syscall(ADD_RULE, rules, BENEATH_PATH, rule, 0))
         os.close(descriptor)
 
     _check(libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0))

@@ -6,7 +6,7 @@ It is read without this project: rows are Parquet, all else JSON and Markdown.
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -16,13 +16,21 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from pkm.arrow import check_table, to_frame, to_table
+from pkm.experiments.config.settings import TEXT
 from pkm.experiments.reports.crate import write_json
+from pkm.experiments.store.store import REQUIRED
 from pkm.files import sha256
 
 ENTRY = "entry.json"
 ROWS = "rows.parquet"
 SOURCE = "source"
+#: Folder of the source with the files of a program.
+PROGRAM = "program"
+#: Package of the methods of this project.
+PROJECT = "pkm"
 VERIFICATION = "verification.json"
+#: Columns of the rows that are submitted.
+COLUMNS = ("sweep", *REQUIRED, "nicv", "n_centers", "centers")
 #: Largest size of a folder, in bytes.
 MAX_SIZE = 5_000_000
 
@@ -41,7 +49,7 @@ class Entry:
     created : str
         Moment of UTC.
     package : str
-        Installed distribution with its version, ``pkm`` for methods of this project;
+        Installed distribution with its version, `PROJECT` for methods of this project;
         empty where the folder holds the source.
     checks : list of dict
         Check, variant and error of the conformance suite.
@@ -51,6 +59,9 @@ class Entry:
         What failed, a line each.
     environment : mapping
         Versions and machine.
+    claimed : mapping or None
+        What a program claims of itself: ``notion``, ``adjacency``, ``unit``, and the
+        budget. Nobody has checked it. None for other methods.
     files : mapping of str to str
         SHA-256 of each other file.
     """
@@ -65,6 +76,7 @@ class Entry:
     audit: Mapping[str, Any] | None
     problems: list[str]
     environment: Mapping[str, Any]
+    claimed: Mapping[str, Any] | None = None
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -100,8 +112,14 @@ def write_rows(rows: pd.DataFrame, folder: Path) -> None:
     pq.write_table(to_table(rows), folder / ROWS, compression="zstd")
 
 
-def read_rows(folder: Path) -> pd.DataFrame:
+def read_rows(folder: Path, required: Collection[str] = ()) -> pd.DataFrame:
     """Read the rows of an entry.
+
+    Parameters
+    ----------
+    folder : Path
+    required : collection of str
+        Columns that they must have.
 
     Raises
     ------
@@ -111,7 +129,7 @@ def read_rows(folder: Path) -> pd.DataFrame:
     path = folder / ROWS
     try:
         table = pq.read_table(path)
-        check_table(table)
+        check_table(table, required)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     return to_frame([table])
@@ -119,30 +137,27 @@ def read_rows(folder: Path) -> pd.DataFrame:
 
 def list_files(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file of an entry but its own and a verification's."""
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    names = [path.relative_to(folder).as_posix() for path in paths]
-    return {
-        name: sha256(path.read_bytes())
-        for name, path in zip(names, paths, strict=True)
-        if name not in (ENTRY, VERIFICATION) and "__pycache__" not in name
-    }
+    digests = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name not in (ENTRY, VERIFICATION):
+            digests[name] = sha256(path.read_bytes())
+    return digests
+
+
+def check_size(folder: Path) -> list[str]:
+    """Tell whether a folder is too large for an entry: no line, or one."""
+    files = filter(Path.is_file, folder.rglob("*"))
+    size = sum(path.stat().st_size for path in files)
+    if size <= MAX_SIZE:
+        return []
+    return [f"the folder has {size:,} bytes: at most {MAX_SIZE:,} are allowed"]
 
 
 def write_entry(entry: Entry, folder: Path) -> None:
-    """Write ``entry.json`` last: it has the digests of the other files.
-
-    Raises
-    ------
-    ValueError
-        If the folder is larger than `MAX_SIZE`.
-    """
+    """Write ``entry.json`` last: it has the digests of the other files."""
     content = asdict(entry) | {"files": list_files(folder)}
     write_json(folder / ENTRY, content)
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    if size > MAX_SIZE:
-        raise ValueError(
-            f"the entry has {size:,} bytes: at most {MAX_SIZE:,} are allowed"
-        )
 
 
 def read_entry(folder: Path) -> Entry:
@@ -156,17 +171,17 @@ def read_entry(folder: Path) -> Entry:
     path = folder / ENTRY
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Entry(**{item.name: content[item.name] for item in fields(Entry)})
+        values = {item.name: content[item.name] for item in fields(Entry)}
+        for name in ("name", "_target_"):
+            TEXT.require(name, values["method"][name])
+        return Entry(**values)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path} is no entry of the arena: {error}") from error
 
 
 def copy_source(files: Mapping[str, Path], folder: Path) -> None:
-    """Copy modules, by their dotted names, to where Python finds them."""
+    """Copy files, by their names in the source of an entry."""
     for name, path in files.items():
-        parts = name.split(".")
-        if path.name == "__init__.py":
-            parts.append("__init__")
-        target = folder.joinpath(SOURCE, *parts).with_suffix(".py")
+        target = folder / SOURCE / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
+        shutil.copy(path, target)

@@ -1,10 +1,11 @@
 """The page of an entry, and its metadata for archives (RO-Crate 1.1)."""
 
+import math
 from pathlib import Path
 
 import pandas as pd
 
-from pkm.arena.entry import ROWS, Entry, read_rows
+from pkm.arena.entry import Entry
 from pkm.arena.scores import cpu_ratio, geometric_mean, score_costs
 from pkm.arena.suite import read_suite
 from pkm.experiments.reports.crate import (
@@ -19,9 +20,9 @@ README = "README.md"
 NO_RESULT = "There is no result: see what failed."
 
 
-def write_page(entry: Entry, folder: Path) -> None:
+def write_page(entry: Entry, rows: pd.DataFrame | None, folder: Path) -> None:
     """Write ``README.md`` and the RO-Crate metadata of an entry's folder."""
-    atomic_write(folder / README, make_page(entry, folder).encode())
+    atomic_write(folder / README, make_page(entry, rows).encode())
     files = describe_files(folder)
     dataset = {
         "@id": "./",
@@ -51,8 +52,15 @@ def write_page(entry: Entry, folder: Path) -> None:
     write_json(folder / METADATA, crate)
 
 
-def make_page(entry: Entry, folder: Path) -> str:
-    """Make the page of an entry: results, privacy, and how to verify it."""
+def make_page(entry: Entry, rows: pd.DataFrame | None) -> str:
+    """Make the page of an entry: results, privacy, and how to verify it.
+
+    Parameters
+    ----------
+    entry : Entry
+    rows : DataFrame or None
+        Its rows; None if there are none.
+    """
     lines = [
         f"# {entry.name} on suite {entry.suite} ({entry.stage})",
         "",
@@ -62,20 +70,18 @@ def make_page(entry: Entry, folder: Path) -> str:
         "## Results",
         "",
     ]
-    if (folder / ROWS).is_file():
-        rows = read_rows(folder)
-        reference = read_suite(entry.suite)["reference"]
-        scores = score_costs(rows, reference)
-        for factor, part in scores.groupby("bounds_factor"):
-            width = "as declared" if factor == 1 else f"{factor:g} times as wide"
-            lines += [f"Bounds {width}:", ""]
-            lines += [*format_costs(part), ""]
-        cpu = cpu_ratio(rows, reference)
-        lines += [f"A fit takes {cpu:.2g} times the CPU time of the reference."]
-        own = rows[rows["method"] != reference]
-        lines += format_privacy(entry, own)
-    else:
+    own = None if rows is None else rows[rows["method"] == entry.name]
+    if rows is None or own is None or own.empty:
         lines.append(NO_RESULT)
+    else:
+        reference = read_suite(entry.suite)["reference"]
+        for factor, part in score_costs(rows, reference).groupby("bounds_factor"):
+            width = "as declared" if factor == 1 else f"{factor:g} times as wide"
+            lines += [f"Bounds {width}:", "", *format_costs(part), ""]
+        cpu = cpu_ratio(rows, reference)
+        if not math.isnan(cpu):
+            lines += [f"A fit takes {cpu:.2g} times the CPU time of the reference."]
+        lines += format_privacy(entry, own)
     lines += ["", "## Problems", ""]
     lines += [f"- {problem}" for problem in entry.problems] or ["None."]
     lines += [
@@ -83,7 +89,7 @@ def make_page(entry: Entry, folder: Path) -> str:
         "## Verify",
         "",
         "```",
-        f"pkm arena verify {folder.name if folder.name != 'entry' else 'FOLDER'}",
+        "pkm arena verify FOLDER",
         "```",
         "",
     ]
@@ -118,6 +124,8 @@ def format_privacy(entry: Entry, rows: pd.DataFrame) -> list[str]:
     passed = sum(not line["error"] for line in entry.checks)
     verdicts = (entry.audit or {}).get("verdicts", {})
     text = ", ".join(f"{view} {verdict}" for view, verdict in verdicts.items())
+    claim = ", ".join(f"{key} {value}" for key, value in (entry.claimed or {}).items())
+    said = [f"| the program says | {claim}, which is not audited |"] if claim else []
     return [
         "",
         "## Privacy",
@@ -125,6 +133,7 @@ def format_privacy(entry: Entry, rows: pd.DataFrame) -> list[str]:
         "| | |",
         "|---|---|",
         *(f"| {name} | {value or 'none'} |" for name, value in values.items()),
+        *said,
         f"| conformance | {passed} of {len(entry.checks)} checks passed |",
-        f"| audit | {text or 'none: no privacy is claimed to the curator'} |",
+        f"| audit | {text or 'none'} |",
     ]

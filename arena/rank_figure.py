@@ -35,8 +35,8 @@ def draw_ranks(ranks: pd.DataFrame, path: Path) -> None:
         axes.set_yticks(lines, ranks["label"])
         axes.invert_yaxis()
         axes.set_xlabel(
-            "mean rank (1 is best), 95 % interval over data sets; shaded: within the "
-            "critical difference of the best",
+            "mean rank over data sets, with 95 % interval "
+            "(shaded: not told apart from the best)",
             fontsize=8,
         )
         figure.savefig(path)

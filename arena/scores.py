@@ -33,7 +33,11 @@ def score_costs(rows: pd.DataFrame, reference: str) -> pd.DataFrame:
     base = rows[is_reference].groupby("dataset")["nicv"].min()
     keys = ["dataset", "epsilon", "bounds_factor"]
     cells = rows[~is_reference].groupby(keys, dropna=False)
-    scores = cells.agg(nicv=("nicv", "mean"), seeds=("seed", "nunique")).reset_index()
+    scores = cells.agg(
+        nicv=("nicv", "mean"),
+        seeds=("seed", "nunique"),
+    )
+    scores = scores.reset_index()
     ratio = scores.pop("nicv") / scores["dataset"].map(base)
     return scores.assign(ratio=ratio)
 
@@ -45,13 +49,19 @@ def cpu_ratio(rows: pd.DataFrame, reference: str) -> float:
     """
     timed = rows[rows["timing"]]
     is_reference = timed["method"] == reference
-    medians = [
+    own, base = (
         part.groupby("dataset")["fit_cpu_seconds"].median()
         for part in (timed[~is_reference], timed[is_reference])
-    ]
-    return geometric_mean((medians[0] / medians[1]).dropna())
+    )
+    ratios = own / base
+    return geometric_mean(ratios.dropna())
 
 
 def geometric_mean(ratios: pd.Series) -> float:
-    """Return the geometric mean of positive numbers; NaN of none."""
-    return float(np.exp(np.log(ratios).mean())) if len(ratios) else float("nan")
+    """Return the geometric mean of numbers that are not negative; NaN of none."""
+    if ratios.empty:
+        return float("nan")
+    # The logarithm of 0 is minus infinity, and the mean 0.
+    with np.errstate(divide="ignore"):
+        mean = np.log(ratios).mean()
+    return float(np.exp(mean))

@@ -4,13 +4,14 @@
     pkm submit fastlloyd stage=full out=entries/fastlloyd
 
 METHOD is what ``pkm run method=`` takes. The method is run beside scikit-learn's
-k-means, in processes that may write to no other folder, open no connection and take
-8 GiB. What fails is named in the entry. stage=lite (default) takes some minutes, and
-full is what the leaderboard ranks. The other keys are out=FOLDER, by=NAME, jobs=2,
-data=FOLDER and suite=NAME.
+k-means, in processes that write to no other folder but caches of this project, open no
+connection and take 8 GiB. What fails is named in the entry, and the rest goes on.
+stage=lite (default) takes some minutes, and full is what the leaderboard ranks. The
+other keys are out=FOLDER, by=NAME, jobs=2, data=FOLDER and suite=NAME.
 
 The exit code is 0 if all went well, 1 if the entry names a problem, 2 if the request
-was refused. Code of the method is run on this machine: submit what you trust.
+was refused. The module of the method is imported without these limits, as by ``pkm
+run``: submit what you trust. ``pkm arena verify`` imports it within them alone.
 """
 
 import secrets
@@ -23,10 +24,14 @@ from typing import Any
 
 import pandas as pd
 
+import pkm
 from pkm.arena.attempt import AttemptFailed, run_attempt
 from pkm.arena.entry import (
+    PROGRAM,
+    PROJECT,
     ROWS,
     Entry,
+    check_size,
     copy_source,
     read_rows,
     write_entry,
@@ -34,13 +39,14 @@ from pkm.arena.entry import (
     write_rows,
 )
 from pkm.arena.page import write_page
-from pkm.arena.suite import CURRENT, make_stage_plan
+from pkm.arena.suite import CELL_KEYS, CURRENT, label_cell, make_stage_plan
 from pkm.experiments.cell.code_hash import find_dependencies
 from pkm.experiments.cell.environment import describe_environment
-from pkm.experiments.config.groups import read_entry
+from pkm.experiments.config.groups import read_choice
 from pkm.experiments.config.settings import at_least, require
 from pkm.experiments.console.console import make_main
-from pkm.methods import load_method
+from pkm.methods import import_path, load_method
+from pkm.methods.baselines.program import find_files
 
 KEYS = ("stage", "out", "by", "jobs", "data", "suite")
 #: Pairs of neighbors of the audit, and seconds of it and of the conformance suite.
@@ -55,8 +61,10 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     require(len(words) == 1, "method", " ".join(words), "one method")
     stage = options.get("stage", "lite")
     suite = options.get("suite", CURRENT)
-    method = read_entry("method", words[0])
+    method = read_choice("method", words[0])
     plan = make_stage_plan(suite, stage, method, data_dir=options.get("data"))
+    # A class has one path in rows, whichever module it was named by.
+    method["_target_"] = import_path(load_method(method["_target_"]))
     out = Path(options.get("out", f"entries/{suite}-{stage}-{method['name']}"))
     print(f"{method['name']}: {len(plan.cells)} cells of {suite}, {stage}, into {out}")
     entry = submit(
@@ -117,14 +125,14 @@ def submit(
     FileExistsError
         If the folder exists.
     ValueError
-        If the method cannot be imported, or its entry would be too large.
+        If the method cannot be imported.
     """
-    package, modules = find_source(method["_target_"])
+    package, files = find_source(method)
     problems: list[str] = []
     with write_folder(out) as folder, tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
-        copy_source(modules, folder)
-        copy_source(modules, work)
+        copy_source(files, folder)
+        copy_source(files, work)
 
         def attempt(phase: str, seconds: float, **request: Any) -> dict[str, Any]:
             """Run a phase; a failure is a problem, and an empty answer."""
@@ -153,10 +161,11 @@ def submit(
         problems += answer.get("missing", [])
         if not answer.get("confined", True):
             problems.append("this system cannot confine writes of a process")
+        rows = None
         if (work / ROWS).is_file():
             rows, refused = refuse_rows(read_rows(work))
-            problems += refused
             write_rows(rows, folder)
+            problems += [*refused, *check_size(folder)]
 
         entry = Entry(
             method=method,
@@ -167,35 +176,52 @@ def submit(
             package=package,
             checks=checks,
             audit=attacked.get("record"),
+            claimed=checked.get("claimed"),
             problems=problems,
             environment=describe_environment(),
         )
-        write_page(entry, folder)
+        write_page(entry, rows, folder)
         write_entry(entry, folder)
     return entry
 
 
-def find_source(target: str) -> tuple[str, dict[str, Path]]:
-    """Return the distribution that has a method's class, or the modules behind it.
+def find_source(method: Mapping[str, Any]) -> tuple[str, dict[str, Path]]:
+    """Find what others need to run a method.
 
     Returns
     -------
     package : str
-        Distribution and version; empty where the modules are in no distribution.
-    modules : dict of str to Path
-        Dotted names to files; empty where the distribution has them.
+        Distribution and version that have its class, if an index has them, or this
+        project; else empty.
+    files : dict of str to Path
+        Names in the source of an entry to files: modules of no such distribution, and
+        the files of a program.
     """
-    module = load_method(target).__module__
+    module = load_method(method["_target_"]).__module__
     top = module.partition(".")[0]
+    files = {
+        f"{PROGRAM}/{name}": path
+        for name, path in find_files(method.get("command")).items()
+    }
+    if top == PROJECT:
+        return f"{PROJECT} {pkm.__version__}", files
     for name in metadata.packages_distributions().get(top, []):
-        return f"{name} {metadata.version(name)}", {}
-    files = find_dependencies([module], external_package=top)
-    own = {name: path for name, path in files.items() if name.partition(".")[0] == top}
-    return "", own
+        distribution = metadata.distribution(name)
+        # A distribution has this file if it was installed from a folder.
+        if distribution.read_text("direct_url.json") is None:
+            return f"{name} {distribution.version}", files
+    found = find_dependencies([module], external_package=top)
+    for name, path in found.items():
+        parts = name.split(".")
+        if path.name == "__init__.py":
+            parts.append("__init__")
+        if parts[0] == top:
+            files[f"{'/'.join(parts)}.py"] = path
+    return "", files
 
 
 def refuse_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Drop the rows of releases that the suite does not rank, and say why.
+    """Drop the cells with a release that the suite does not rank, and say why.
 
     Those are more centers than clusters, costs that are not finite, and budgets that
     were exceeded.
@@ -205,16 +231,14 @@ def refuse_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         "a cost that is not finite": ~rows["nicv"].abs().lt(float("inf")),
         "more epsilon than the budget": rows["epsilon_spent"] > rows["epsilon"] + 1e-9,
     }
-    refused = []
-    kept = pd.Series(True, rows.index)
-    for reason, broken in rules.items():
-        cells = rows[broken].drop_duplicates("cell")
-        refused += [
-            f"{line.method} on {line.dataset}, epsilon={line.epsilon:g}: {reason}"
-            for line in cells.itertuples()
-        ]
-        kept &= ~broken
-    return rows[kept].reset_index(drop=True), refused
+    columns = ["cell", *CELL_KEYS]
+    refused = {
+        key: f"{label_cell(*name)}: {reason}"
+        for reason, is_broken in rules.items()
+        for key, *name in rows.loc[is_broken, columns].itertuples(index=False)
+    }
+    kept = rows[~rows["cell"].isin(list(refused))]
+    return kept.reset_index(drop=True), list(refused.values())
 
 
 main = make_main("submit", __doc__, "METHOD", KEYS, run)

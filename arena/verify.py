@@ -2,18 +2,23 @@
 
     pkm arena verify entries/fastlloyd by="Ada Lovelace"
 
-Its files must be those that it lists, its rows all those of the suite. Costs are
-computed anew from the released centers, and epsilon from the charges. The conformance
-suite and the audit are repeated, and a random tenth of the cells (share=0.1) is run
-again. The result is written to the folder: *verified* if that tenth is equal bit for
-bit, *re-run* if it differs by no more than another seed would, or *refuted*, with what
-was found. The other keys are jobs=2 and data=FOLDER.
+Its files must be those that it lists, its cells those of the suite, or named as failed.
+Costs are computed anew from the released centers, and epsilon from the charges. The
+conformance suite and the audit are repeated. A random tenth of the cells (share=0.1) is
+run again beside the reference, and what failed. That tenth is also run on other points,
+with equal releases: then a private method must do the same. The other keys are jobs=2
+and data=FOLDER.
+
+The result is written to the folder. *verified*: the second run is equal bit for bit.
+*re-run*: it differs, and other seeds explain it; an honest method is refuted there with
+a probability of 1e-6 at most. *refuted*: something is not as the entry says. A lie
+about few cells is found if one of them is drawn; bits must be equal only where the
+method repeats, and code, versions and processor are the entry's.
 
 The exit code is 1 for a refuted entry. Its code is run on this machine, as ``pkm
 submit`` does.
 """
 
-import math
 import random
 import secrets
 import shutil
@@ -21,21 +26,35 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from importlib import metadata
+from math import ceil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from scipy import stats
 
+from pkm.arena import checks
 from pkm.arena.attempt import AttemptFailed, run_attempt
-from pkm.arena.checks import check_charges, check_costs, check_files, check_rows
-from pkm.arena.entry import ENTRY, SOURCE, VERIFICATION, Entry, read_entry, read_rows
-from pkm.arena.scores import cpu_ratio
-from pkm.arena.submit import N_PAIRS, SECONDS, STAGE_SECONDS, read_jobs
-from pkm.arena.suite import TIMES, CellName, make_stage_plan, read_suite
+from pkm.arena.comparison import compare_cells, compare_times
+from pkm.arena.entry import (
+    COLUMNS,
+    ENTRY,
+    PROJECT,
+    SOURCE,
+    VERIFICATION,
+    Entry,
+    read_entry,
+    read_rows,
+)
+from pkm.arena.submit import (
+    N_PAIRS,
+    SECONDS,
+    STAGE_SECONDS,
+    read_jobs,
+    refuse_rows,
+)
+from pkm.arena.suite import STAGES, TIMES, CellName, make_stage_plan, read_suite
 from pkm.experiments.cell.environment import describe_environment
-from pkm.experiments.config.groups import read_entry as read_choice
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_main
 from pkm.experiments.reports.crate import write_json
@@ -45,12 +64,8 @@ KEYS = ("by", "share", "jobs", "data")
 SHARE = 0.1
 #: Cells that are run again at least.
 MIN_CELLS = 4
-#: Of the test that two runs differ by their seeds alone.
-MAX_P_VALUE = 1e-4
-#: Factor between CPU ratios of two machines that is not believed.
-CPU_FACTOR = 4.0
-#: Columns that two runs with equal seeds share.
-EQUAL = ["nicv", "n_centers", "epsilon", "delta", "epsilon_spent"]
+#: What of an environment changes no bit.
+WITHOUT_EFFECT = ("platform", "cores", "memory (GiB)", "git commit")
 
 
 @dataclass(frozen=True)
@@ -59,25 +74,25 @@ class Verification:
 
     Parameters
     ----------
-    entry : str
-        SHA-256 of the file ``entry.json`` that was verified.
     status : {"verified", "re-run", "refuted"}
     findings : list of str
         Why an entry is refuted.
-    cells : list of (str, str, float or None)
-        Sweep, data set and epsilon of the cells that were run again.
+    cells : list of (str, str, str, float or None)
+        Sweep, method, data set and epsilon of the cells that were run again.
     equal : int
         How many of them were equal bit for bit.
+    entry : str
+        SHA-256 of ``entry.json``, which has the digests of all files.
     verifier, created : str
         Who, and when (UTC).
     environment : mapping
     """
 
-    entry: str
     status: str
     findings: list[str]
     cells: list[CellName]
     equal: int
+    entry: str
     verifier: str
     created: str
     environment: Mapping[str, Any] = field(default_factory=dict)
@@ -108,61 +123,66 @@ def verify(
     Raises
     ------
     ValueError
-        If the folder is no entry, or its suite is unknown.
+        If the folder is no entry or has no rows, its suite is unknown, or a data set or
+        the package of the method is missing here.
     """
     entry = read_entry(folder)
-    reference = read_suite(entry.suite)["reference"]
-    suite_cells = {
-        cell.dataset_name: cell
-        for cell in make_stage_plan(
-            entry.suite,
-            entry.stage,
-            read_choice("method", reference),
-            data_dir=data_dir,
-        ).cells
+    rows = read_rows(folder, COLUMNS)
+    require_package(entry.package)
+    STAGES.require("stage", entry.stage)
+    plan = make_stage_plan(entry.suite, entry.stage, data_dir=data_dir)
+    reference_cells = {
+        (sweep, cell.dataset_name): cell for sweep, cell in plan.sweep_cells
     }
-    findings = check_files(entry, folder)
-    chosen: list[CellName] = []
+
+    # What the files say.
+    expected = checks.list_suite_cells(entry, rows)
+    stored = checks.list_stored_cells(rows)
+    findings = [
+        *checks.check_files(entry, folder),
+        *checks.check_cells(entry, expected, stored),
+        *checks.check_settings(entry, rows, reference_cells),
+        *checks.check_costs(rows, reference_cells, data_dir),
+        *checks.check_charges(rows),
+    ]
+
+    # What its code does.
+    chosen = choose_cells(entry.name, expected, stored, share)
+    present = [name for name in chosen if name in stored and name[1] == entry.name]
+    limit = max(cell.time_limit or SECONDS for cell in plan.cells)
     n_equal = 0
-    try:
-        rows = read_rows(folder)
-    except ValueError as error:
-        findings.append(str(error))
-    else:
-        findings += check_rows(entry, rows, reference, suite_cells)
-        findings += check_costs(rows, suite_cells, data_dir)
-        findings += check_charges(rows)
-        own = rows[(rows["method"] == entry.name) & (rows["sweep"] != TIMES)]
-        chosen = choose_cells(own, share)
-        with tempfile.TemporaryDirectory() as temporary:
-            work = Path(temporary)
-            if (folder / SOURCE).is_dir():
-                shutil.copytree(folder / SOURCE, work / SOURCE)
-            findings += repeat_audit(entry, work)
-            request = {
-                "method": entry.method,
-                "suite": entry.suite,
-                "stage": entry.stage,
-                "jobs": jobs,
-                "data_dir": data_dir,
-                "cells": chosen,
-            }
-            try:
-                run_attempt("run", request, work, STAGE_SECONDS)
-                fresh = read_rows(work)
-            except (AttemptFailed, ValueError) as error:
-                findings.append(f"cannot be run again: {error}")
-            else:
-                n_equal, differences = compare_runs(own, fresh, chosen)
-                findings += differences
-                findings += compare_times(rows, fresh, reference)
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        if (folder / SOURCE).is_dir():
+            # Compiled modules could differ from the source.
+            ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+            shutil.copytree(folder / SOURCE, work / SOURCE, ignore=ignored)
+        is_repeatable, found = repeat_checks(entry, work)
+        findings += found
+        try:
+            where = {"suite": entry.suite, "stage": entry.stage, "data_dir": data_dir}
+            request = {"method": entry.method, **where}
+            seconds = 2 * limit * len(present)
+            repeated = run_attempt(
+                "repeat", request | {"cells": present}, work, seconds
+            )
+            request |= {"cells": chosen, "jobs": jobs}
+            run_attempt("run", request, work, STAGE_SECONDS)
+            fresh, _ = refuse_rows(read_rows(work, COLUMNS))
+        except (AttemptFailed, ValueError) as error:
+            findings.append(f"cannot be run again: {error}")
+        else:
+            findings += repeated["leaks"]
+            n_equal, found = compare_runs(entry, rows, fresh, chosen, is_repeatable)
+            findings += found
+
     status = "verified" if n_equal == len(chosen) else "re-run"
     verification = Verification(
-        entry=sha256((folder / ENTRY).read_bytes()),
         status="refuted" if findings else status,
         findings=findings,
         cells=chosen,
         equal=n_equal,
+        entry=sha256((folder / ENTRY).read_bytes()),
         verifier=verifier,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         environment=describe_environment(),
@@ -171,97 +191,110 @@ def verify(
     return verification
 
 
-def repeat_audit(entry: Entry, work: Path) -> list[str]:
-    """Repeat conformance and audit with another seed; a failure is a finding."""
-    findings = []
+def require_package(package: str) -> None:
+    """Refuse to verify without the package that an entry was made with."""
+    name, _, version = package.partition(" ")
+    if name in ("", PROJECT):
+        return
     try:
-        checked = run_attempt("check", {"method": entry.method}, work, SECONDS)
-        findings += [
-            f"{line['check']}: {line['error']}"
-            for line in checked["checks"]
-            if line["error"]
-        ]
-        if checked["private"]:
-            request = {
-                "method": entry.method,
-                "n_pairs": N_PAIRS,
-                "seed": secrets.randbits(32),
-            }
-            attacked = run_attempt("audit", request, work, SECONDS)
-            findings += attacked["findings"]
-    except AttemptFailed as error:
-        findings.append(str(error))
-    return findings
+        installed = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        installed = "none"
+    rule = f"installed: pip install {name}=={version}"
+    require(installed == version, "package", package, rule)
 
 
-def choose_cells(rows: pd.DataFrame, share: float) -> list[CellName]:
-    """Choose a random share of the cells, which nobody can foresee."""
-    cells = [
-        (sweep, dataset, None if math.isnan(epsilon) else float(epsilon))
-        for sweep, dataset, epsilon in rows.groupby(
-            ["sweep", "dataset", "epsilon"], dropna=False
-        ).groups
-    ]
-    count = min(len(cells), max(MIN_CELLS, math.ceil(share * len(cells))))
-    return sorted(random.SystemRandom().sample(cells, count), key=str)
+def choose_cells(
+    method: str,
+    expected: Mapping[CellName, list[int]],
+    stored: Mapping[CellName, list[int]],
+    share: float,
+) -> list[CellName]:
+    """Choose what is run again.
+
+    It is a random share of the cells of the method, which nobody can foresee; all that
+    have no rows; and the reference on the same sets.
+    """
+    own = [name for name in expected if name[0] != TIMES and name[1] == method]
+    count = min(len(own), max(MIN_CELLS, ceil(share * len(own))))
+    chosen = {*random.SystemRandom().sample(own, count)}
+    chosen |= {name for name in own if name not in stored}
+    sets = {(sweep, dataset) for sweep, _, dataset, _ in chosen}
+    chosen |= {
+        name for name in expected if name[1] != method and (name[0], name[2]) in sets
+    }
+    return sorted(chosen, key=str)
 
 
-def compare_runs(
-    stored: pd.DataFrame,
-    fresh: pd.DataFrame,
-    chosen: Sequence[CellName],
-) -> tuple[int, list[str]]:
-    """Compare stored rows with those of a second run.
+def repeat_checks(entry: Entry, work: Path) -> tuple[bool, list[str]]:
+    """Repeat conformance and, with another seed, the audit.
 
     Returns
     -------
-    n_equal : int
-        Number of cells with equal bits.
+    is_repeatable : bool
+        Whether equal seeds give equal bits.
     findings : list of str
-        Cells whose costs differ by more than seeds explain.
+        Checks that fail and are said to pass, and what refutes the claim of privacy.
     """
+    findings = []
+    errors: dict[str, str] = {}
+    phase = "check"
+    try:
+        checked = run_attempt("check", {"method": entry.method}, work, SECONDS)
+        errors = {line["check"]: line["error"] for line in checked["checks"]}
+        if checked["claimed"] != entry.claimed:
+            findings.append(f"claimed: the program says {checked['claimed']}")
+        if checked["private"]:
+            phase = "audit"
+            request = {"n_pairs": N_PAIRS, "seed": secrets.randbits(32)}
+            request = {"method": entry.method, **request}
+            findings += run_attempt("audit", request, work, SECONDS)["findings"]
+    except AttemptFailed as error:
+        if not any(line.startswith(f"{phase}: ") for line in entry.problems):
+            findings.append(str(error))
+    known = {line["check"] for line in entry.checks if line["error"]}
+    findings += [
+        f"{check}: {error}"
+        for check, error in errors.items()
+        if error and check not in known
+    ]
+    return errors.get("check_determinism", "") is None, findings
+
+
+def compare_runs(
+    entry: Entry,
+    rows: pd.DataFrame,
+    fresh: pd.DataFrame,
+    chosen: Sequence[CellName],
+    is_repeatable: bool,
+) -> tuple[int, list[str]]:
+    """Compare stored rows with those of a second run; see `compare_cells`."""
+    here = describe_environment()
+    is_same_software = all(
+        entry.environment.get(name) == value
+        for name, value in here.items()
+        if name not in WITHOUT_EFFECT
+    )
+    is_same_commit = entry.environment.get("git commit") == here["git commit"]
+    reference = read_suite(entry.suite)["reference"]
     n_equal = 0
     findings = []
-    fresh = fresh[fresh["method"].isin(stored["method"])]
-    for sweep, dataset, epsilon in chosen:
-        first, second = (
-            select_cell(rows, sweep, dataset, epsilon) for rows in (stored, fresh)
+    for method in (entry.name, reference):
+        codes, own_codes = (
+            set(table.loc[table["method"] == method, "code"]) for table in (rows, fresh)
         )
-        if len(first) == len(second) and first[EQUAL].equals(second[EQUAL]):
-            n_equal += 1
-            continue
-        label = dataset if epsilon is None else f"{dataset}, epsilon={epsilon:g}"
-        if len(second) < 2 or len(first) < 2:
-            findings.append(f"{label}: a second run gives no rows")
-            continue
-        test = stats.ttest_ind(
-            np.log(first["nicv"]), np.log(second["nicv"]), equal_var=False
+        if own_codes and codes != own_codes and is_same_commit:
+            findings.append(f"{method}: rows are of other code than this")
+        repeats = is_repeatable or method == reference
+        equal, found = compare_cells(
+            rows,
+            fresh,
+            [name for name in chosen if name[1] == method],
+            is_repeatable=repeats and is_same_software and codes == own_codes,
         )
-        if test.pvalue < MAX_P_VALUE or np.isnan(test.pvalue):
-            means = first["nicv"].mean(), second["nicv"].mean()
-            findings.append(
-                f"{label}: NICV {means[0]:.4g} is stored, a second run gives "
-                f"{means[1]:.4g} (p={test.pvalue:.1g})"
-            )
-    return n_equal, findings
-
-
-def select_cell(
-    rows: pd.DataFrame, sweep: str, dataset: str, epsilon: float | None
-) -> pd.DataFrame:
-    """Select the rows of a cell, in the order of their seeds."""
-    values = rows["epsilon"]
-    has_epsilon = values.isna() if epsilon is None else values == epsilon
-    is_of_set = (rows["sweep"] == sweep) & (rows["dataset"] == dataset)
-    return rows[is_of_set & has_epsilon].sort_values("seed").reset_index()
-
-
-def compare_times(rows: pd.DataFrame, fresh: pd.DataFrame, reference: str) -> list[str]:
-    """Compare the CPU times, as ratios to the reference in the same run."""
-    factor = cpu_ratio(fresh, reference) / cpu_ratio(rows, reference)
-    if not factor > CPU_FACTOR:
-        return []
-    return [f"CPU time: a second run takes {factor:.1f} times what is stored"]
+        n_equal += equal
+        findings += found
+    return n_equal, findings + compare_times(rows, fresh, reference)
 
 
 def run(words: Sequence[str], options: Mapping[str, str]) -> int:

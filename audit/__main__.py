@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
     "seed": 0,
     "results": "",  # folder that the reports are written to; empty: none
 }
-# Of `all`: a method whose replicates do not share an array gets that share of the runs.
+# With `all`, a method that fits its replicates one by one gets a tenth of the runs.
 UNBATCHED_SHARE = 10
 
 

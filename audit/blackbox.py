@@ -1,6 +1,7 @@
 """Black box: distinguish neighbors by what runs release, and bound epsilon.
 
-One half of the runs chooses the statistic and its threshold. On the other half the
+A decision rule guesses the first of two neighbors where a statistic of the release is
+above a threshold. One half of the runs chooses the rule. On the other half the
 rates of both errors have Clopper and Pearson's bounds. The bound on epsilon therefore
 holds with 95 % confidence whatever the method does. It needs no knowledge of the code,
 so that it sees a method that goes around both the curator and the streams. It is weak,
@@ -32,8 +33,8 @@ from pkm.compute import SCALE, Points
 from pkm.privacy import Adjacency
 
 CONFIDENCE = 0.95
-# Numbers of records and of clusters; None is the method's. Cohorts and regions need
-# some records. Elsewhere a single one shows most among few.
+# Numbers of records and of clusters; None is the method's own. Cohorts and regions need
+# many records. Elsewhere the change of one record shows most among few.
 LARGE_SIZES = ((300, 1), (300, None))
 SMALL_SIZES = ((3, 1), (4, 2), (6, 3))
 SIZES = {Adjacency.LOCAL: LARGE_SIZES, Adjacency.RHO_BOUNDED: LARGE_SIZES}
@@ -41,7 +42,7 @@ N_FEATURES = 2
 LOSS_DECIMALS = 6
 MAX_LOSS = 1e9  # of a transcript that one side cannot have
 BATCH = 500  # runs together where a method runs in batches
-PAIR_GENERATORS = (draw_lone_record, draw_far_record, draw_heavy_clusters)
+GENERATORS = (draw_lone_record, draw_far_record, draw_heavy_clusters)
 Seed = tuple[int, ...]
 
 
@@ -126,11 +127,11 @@ def _draw_candidates(
     method: Any,
     seed: int,
 ) -> list[tuple[Any, Pair]]:
-    """Draw pairs of every kind, each with the method for few clusters."""
+    """Draw pairs by each of `GENERATORS`, each with the method for few clusters."""
     adjacency = Adjacency(method.claim.adjacency)
     sizes = SIZES.get(adjacency, SMALL_SIZES)
     candidates = []
-    cases = itertools.product(PAIR_GENERATORS, sizes)
+    cases = itertools.product(GENERATORS, sizes)
     for number, (generator, (n, k)) in enumerate(cases):
         k = k or method.n_clusters
         configuration = cast(Any, clone(method)).set_params(n_clusters=k)
@@ -211,13 +212,7 @@ def _attack_centers(
 ) -> EpsilonBound:
     """Bound epsilon on one pair by released centers."""
     sides = [
-        _release(
-            method,
-            pair,
-            points,
-            n_runs,
-            (*seed, i),
-        )
+        _release(method, pair, points, n_runs, (*seed, i))
         for i, points in enumerate((pair.points, pair.neighbor))
     ]
     k = max(centers.shape[1] for centers, _ in sides)
@@ -250,7 +245,7 @@ def bound_by_rule(
     spent: float,
     confidence: float = CONFIDENCE,
 ) -> EpsilonBound:
-    """Choose a rule on the first half of the runs; bound epsilon on the second."""
+    """Choose a decision rule on half of the runs; bound epsilon on the others."""
     # A statistic may be low on the first data set: try each with both signs.
     scores, other_scores = (
         np.stack([table, -table], axis=2).reshape(len(table), -1)
@@ -277,11 +272,7 @@ def bound_by_rule(
     )
     # The probability that the statistic is larger on one data set than on the other.
     auc = stats.mannwhitneyu(left, right).statistic / (len(left) * len(right))
-    return EpsilonBound(
-        epsilon,
-        spent,
-        float(max(auc, 1 - auc)),
-    )
+    return EpsilonBound(epsilon, spent, float(max(auc, 1 - auc)))
 
 
 def _release(
@@ -383,9 +374,7 @@ def choose_rule(
     other_scores: np.ndarray,
     delta: float,
 ) -> tuple[int, float]:
-    """Choose the rule whose bound on epsilon is largest on some runs.
-
-    A rule guesses the first data set where a statistic is above a threshold.
+    """Choose the decision rule whose bound on epsilon is largest on some runs.
 
     Returns
     -------
@@ -399,12 +388,7 @@ def choose_rule(
     hits, other_hits = (
         (table[:, None] > thresholds).sum(axis=0) for table in (scores, other_scores)
     )
-    values = compute_bound(
-        hits,
-        other_hits,
-        n,
-        delta,
-    )
+    values = compute_bound(hits, other_hits, n, delta)
     # Without a bound above zero, the larger difference of the rates is better.
     values = values + 1e-6 * np.abs(hits - other_hits) / n
     column, winner = np.unravel_index(values.T.argmax(), values.T.shape)

@@ -1,9 +1,10 @@
 """The laws of mechanisms: what a draw costs on a pair, and how likely its output was.
 
-For exact answers of two neighbors, a law says by how much it distinguishes them, in the
-unit that the mechanism is charged in. For an output it gives the privacy loss: the
-logarithm of the ratio of the output's two probabilities. For the residuals it turns an
-output into uniform numbers. Nothing is estimated.
+The law of a mechanism is the probability distribution of its outputs, given the exact
+answer. For exact answers of two neighbors, a law says by how much it distinguishes
+them, in the unit that the mechanism is charged in. For an output it gives the privacy
+loss: the logarithm of the ratio of the output's two probabilities. For the residuals it
+turns an output into uniform numbers. Nothing is estimated.
 """
 
 import math
@@ -122,13 +123,16 @@ class Law:
             np.sum(self.log_density(output, values) - self.log_density(output, others))
         )
 
-    def randomize_pit(
+    def draw_residuals(
         self,
         output: Any,
         values: Any,
         rng: np.random.Generator,
     ) -> np.ndarray:
-        """Return randomized PIT values: uniform on [0, 1] if the law drew the output.
+        """Draw residuals: uniform on [0, 1] if the law drew the output.
+
+        They are values of the distribution function at the output (the probability
+        integral transform). Where it jumps there, they are drawn within the jump.
 
         Returns
         -------
@@ -165,7 +169,7 @@ class AdditiveLaw(Law):
         """Return the noise of an output, in scales of the noise."""
         return (np.asarray(output, float) - self.to_steps(values)) / self.scale
 
-    def accumulate(self, noise: np.ndarray) -> np.ndarray:
+    def cdf(self, noise: np.ndarray) -> np.ndarray:
         """Evaluate the distribution function between grid points."""
         raise NotImplementedError
 
@@ -177,15 +181,15 @@ class AdditiveLaw(Law):
         """See :class:`Law`."""
         noise = np.asarray(output, float) - self.to_steps(values)
         shape = (len(output), -1)
-        lower = self.accumulate(noise - 0.5)
-        upper = self.accumulate(noise + 0.5)
+        lower = self.cdf(noise - 0.5)
+        upper = self.cdf(noise + 0.5)
         return lower.reshape(shape), upper.reshape(shape)
 
 
 class GaussianLaw(AdditiveLaw):
     """Law of :class:`pkm.privacy.Gaussian`."""
 
-    def accumulate(self, noise: np.ndarray) -> np.ndarray:
+    def cdf(self, noise: np.ndarray) -> np.ndarray:
         """See :class:`AdditiveLaw`."""
         # From a scale of some steps on, the discrete law is that of rounded noise.
         scale = self.scale
@@ -215,7 +219,7 @@ class GaussianLaw(AdditiveLaw):
 class LaplaceLaw(AdditiveLaw):
     """Law of :class:`pkm.privacy.Laplace`."""
 
-    def accumulate(self, noise: np.ndarray) -> np.ndarray:
+    def cdf(self, noise: np.ndarray) -> np.ndarray:
         """See :class:`AdditiveLaw`."""
         if not self.is_secure:
             return stats.laplace.cdf(noise / self.scale)
@@ -329,12 +333,12 @@ class BoundedLaplaceLaw(Law):
         """See :class:`Law`."""
         center, scale, below, inside = self._describe(values)
 
-        def accumulate(x: np.ndarray) -> np.ndarray:
+        def cdf(x: np.ndarray) -> np.ndarray:
             x = np.clip(x, values.lower, values.upper)
-            cdf = (stats.laplace.cdf((x - center) / scale) - below) / inside
-            return cdf.reshape(len(output), -1)
+            shares = (stats.laplace.cdf((x - center) / scale) - below) / inside
+            return shares.reshape(len(output), -1)
 
-        return accumulate(output - 0.5), accumulate(output + 0.5)
+        return cdf(output - 0.5), cdf(output + 0.5)
 
 
 # Selections
@@ -582,7 +586,7 @@ class HistogramLaw(Law):
             self._find_thresholds(side, values) for side in (one, another)
         )
 
-        # Cells that both sides can release differ in their noisy counts.
+        # Partition that both sides can release differ in their noisy counts.
         both = np.isfinite(thresholds) & np.isfinite(other_thresholds)
         change = float(np.linalg.norm((one - another)[both]))
 
@@ -606,7 +610,8 @@ class HistogramLaw(Law):
         noisy = np.array(list(released.values()))
         if (noisy < self._find_thresholds(exact, values)).any():
             return -math.inf
-        total = -float(((noisy - exact) ** 2).sum()) / (2 * self.mechanism.stddev**2)
+        squares = float(((noisy - exact) ** 2).sum())
+        total = -squares / (2 * self.mechanism.stddev**2)
         hidden = [counts[name] for name in counts.keys() - released.keys()]
         thresholds = self._find_thresholds(hidden, values)
         return total + float(self._log_hidden(hidden, thresholds).sum())
@@ -644,7 +649,8 @@ class OracleLaw(Law):
         """See :class:`Law`."""
         oracle = self.mechanism
         symbols = oracle.encode(values.users, values.cells)
-        n_changed = int((symbols != oracle.encode(others.users, others.cells)).sum())
+        other_symbols = oracle.encode(others.users, others.cells)
+        n_changed = int((symbols != other_symbols).sum())
         return Cost(epsilon=n_changed * math.log(oracle.p_true / oracle.p_false))
 
     def _compare(
@@ -766,7 +772,7 @@ def find_law(
     ValueError
         If the mechanism is of an unknown type.
     """
-    for kind in type(mechanism).__mro__:
-        if kind in LAWS:
-            return LAWS[kind](mechanism, sensitivity, is_secure)
+    for ancestor in type(mechanism).__mro__:
+        if ancestor in LAWS:
+            return LAWS[ancestor](mechanism, sensitivity, is_secure)
     raise ValueError(f"mechanism={mechanism!r} has no loss that an audit knows")

@@ -1,9 +1,9 @@
 """Neighboring data sets: those on which private code is known to fail, and random ones.
 
-Every kind of data set names one record. Under zero-out adjacency the neighbor has a
-null record in its place, under add-remove adjacency it lacks the row. Under rho-bounded
-adjacency the record moves by at most rho. In the local model any other value replaces
-it.
+Every generator of data sets names one record. Under zero-out adjacency the neighbor has
+a null record in its place, under add-remove adjacency it lacks the row. Under
+rho-bounded adjacency the record moves by at most rho. In the local model any other
+value replaces it.
 """
 
 import math
@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pkm.audit.aims import Cells, convert, draw_place
+from pkm.audit.placements import Partition, convert, draw_place
 from pkm.compute import SCALE, Points, middle_and_half_width
 from pkm.privacy import Adjacency
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 
 Rng = np.random.Generator
-#: Points, (n, d), and the index of a record among them.
-Rows = tuple[np.ndarray, int]
-Kind = Callable[[Rng, int, int], Rows]
+#: Points, (n, d), and the index of the record among them in which neighbors differ.
+RowsAndIndex = tuple[np.ndarray, int]
+#: Draws n points in d columns.
+RowGenerator = Callable[[Rng, int, int], RowsAndIndex]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class Pair:
     Attributes
     ----------
     name : str
-        Kind of the data set.
+        Name of the function that drew the data set, without ``draw_``.
     rows : ndarray of shape (n, d), int64
         Points, in grid steps; those outside of the bounds are clipped to them.
     index : int
@@ -48,8 +49,8 @@ class Pair:
         where each row is a record.
     sample_weight : ndarray of shape (n,), float64, or None
         Weights of the rows.
-    holes : ndarray of shape (n, d), bool, or None
-        Absent entries of the points in the units of the domain.
+    is_missing : ndarray of shape (n, d), bool, or None
+        Which entries of `X` are missing.
     """
 
     name: str
@@ -61,19 +62,19 @@ class Pair:
     is_shorter: bool = False
     groups: np.ndarray | None = None
     sample_weight: np.ndarray | None = None
-    holes: np.ndarray | None = None
+    is_missing: np.ndarray | None = None
 
     @property
-    def weighing(self) -> dict[str, np.ndarray]:
-        """Arguments of ``fit`` for persons and weights of the points."""
-        return self._weigh(self.is_reversed)
+    def fit_arguments(self) -> dict[str, np.ndarray]:
+        """Arguments of ``fit`` besides the points: their persons and weights."""
+        return self._list_fit_arguments(self.is_reversed)
 
     @property
-    def neighbor_weighing(self) -> dict[str, np.ndarray]:
+    def neighbor_fit_arguments(self) -> dict[str, np.ndarray]:
         """The same for the neighbor's points: the record's weights are NaN."""
-        return self._weigh(not self.is_reversed)
+        return self._list_fit_arguments(not self.is_reversed)
 
-    def _weigh(self, is_replaced: bool) -> dict[str, np.ndarray]:
+    def _list_fit_arguments(self, is_replaced: bool) -> dict[str, np.ndarray]:
         given = {}
         kept = self._find_kept(is_replaced)
         if self.groups is not None:
@@ -85,7 +86,7 @@ class Pair:
         return given
 
     def _find_kept(self, is_replaced: bool) -> np.ndarray:
-        """Mask (n,) of the rows of a data set, with the record or without."""
+        """Return a mask (n,) of the rows of a data set, with the record or without."""
         return ~(self._changed_rows & is_replaced & self.is_shorter)
 
     @property
@@ -112,7 +113,7 @@ class Pair:
 
     @property
     def X(self) -> np.ndarray:
-        """The points in the units of the domain, (n, d); what is absent is NaN."""
+        """The points in the units of the domain, (n, d); missing entries are NaN."""
         return self._to_units(self.is_reversed)
 
     @property
@@ -128,8 +129,8 @@ class Pair:
     def _to_units(self, is_replaced: bool) -> np.ndarray:
         """Return the points with the record, or with its replacement."""
         steps = self.rows.astype(np.float64)
-        if self.holes is not None:
-            steps[self.holes] = np.nan
+        if self.is_missing is not None:
+            steps[self.is_missing] = np.nan
         if is_replaced:
             changed = np.nan if self.replacement is None else self.replacement
             steps[self._changed_rows] = changed
@@ -148,7 +149,7 @@ class Pair:
         return Points.from_grid(rows)
 
 
-# Kinds of data sets. Coordinates are in half-widths until they are put on the grid.
+# Generators of rows. Coordinates are in half-widths until they are put on the grid.
 
 
 def _round_to_grid(points: np.ndarray) -> np.ndarray:
@@ -163,8 +164,8 @@ def draw_heavy_clusters(
     rng: Rng,
     n: int,
     d: int,
-) -> Rows:
-    """Heavy clusters of duplicates, and a record half a domain away from them."""
+) -> RowsAndIndex:
+    """Draw heavy clusters of duplicates, and a record half a domain away from them."""
     centers = rng.uniform(-0.5, 0.5, (2, d))
     points = centers[np.arange(n) % 2]
     points[0] = centers[0] + np.where(centers[0] > 0, -0.5, 0.5)
@@ -175,8 +176,8 @@ def draw_lone_record(
     rng: Rng,
     n: int,
     d: int,
-) -> Rows:
-    """All points in one corner, one in the opposite: a cluster of its own."""
+) -> RowsAndIndex:
+    """Draw all points in one corner, and the record in the opposite one."""
     points = np.full((n, d), -0.9)
     points += 0.02 * rng.standard_normal((n, d))
     points[0] = 1.0
@@ -187,8 +188,8 @@ def draw_far_record(
     rng: Rng,
     n: int,
     d: int,
-) -> Rows:
-    """Clusters about the middle, and a record at a corner of the domain."""
+) -> RowsAndIndex:
+    """Draw clusters about the middle, and a record at a corner of the domain."""
     points = 0.2 * _draw_clusters(rng, n, d)
     points[0] = rng.choice([-1.0, 1.0], d)
     return points, 0
@@ -198,8 +199,8 @@ def draw_staggered_gaps(
     rng: Rng,
     n: int,
     d: int,
-) -> Rows:
-    """Gaps that grow in one feature and shrink in the next.
+) -> RowsAndIndex:
+    """Draw points whose gaps grow in one feature and shrink in the next.
 
     One record shifts all ranks.
     """
@@ -213,8 +214,8 @@ def draw_on_a_border(
     rng: Rng,
     n: int,
     d: int,
-) -> Rows:
-    """Points mirrored at the middle of the domain, and a record on it."""
+) -> RowsAndIndex:
+    """Draw points mirrored at the middle of the domain, and a record on it."""
     half = rng.uniform(0.2, 0.8, (n // 2 + 1, d))
     points = np.concatenate([half, -half])[:n]
     points[0] = 0.0
@@ -225,8 +226,8 @@ def draw_duplicates(
     rng: Rng,
     n: int,
     d: int,
-) -> Rows:
-    """All records at one point."""
+) -> RowsAndIndex:
+    """Draw all records at one point."""
     point = rng.uniform(-1, 1, d)
     return np.tile(point, (n, 1)), 0
 
@@ -235,8 +236,8 @@ def draw_blobs(
     rng: Rng,
     n: int,
     d: int,
-) -> Rows:
-    """Three Gaussian clusters, and one of their records."""
+) -> RowsAndIndex:
+    """Draw three Gaussian clusters, and choose one of their records."""
     return _draw_clusters(rng, n, d), int(rng.integers(n))
 
 
@@ -244,8 +245,8 @@ def draw_uniform(
     rng: Rng,
     n: int,
     d: int,
-) -> Rows:
-    """Uniform points, and one of them."""
+) -> RowsAndIndex:
+    """Draw uniform points, and choose one of them."""
     return rng.uniform(-1, 1, (n, d)), int(rng.integers(n))
 
 
@@ -253,8 +254,8 @@ def draw_outside(
     rng: Rng,
     n: int,
     d: int,
-) -> Rows:
-    """Points inside the bounds or on either side of them, and a record far outside."""
+) -> RowsAndIndex:
+    """Draw points within once or twice the bounds, and a record far outside."""
     points = rng.choice([1.0, 2.0]) * rng.uniform(-1.0, 1.0, (n, d))
     points[0] = rng.choice([-1.0, 1.0], d) * 10.0 ** rng.uniform(0, 6)
     return points, 0
@@ -271,7 +272,7 @@ def _draw_clusters(
     return centers[labels] + 0.08 * rng.standard_normal((n, d))
 
 
-PAIR_GENERATORS: tuple[Kind, ...] = (
+PAIR_GENERATORS: tuple[RowGenerator, ...] = (
     draw_heavy_clusters,
     draw_lone_record,
     draw_far_record,
@@ -285,7 +286,7 @@ PAIR_GENERATORS: tuple[Kind, ...] = (
 
 
 FEATURES = (1, 2, 3, 4, 8)
-MANY_FEATURES = (16,)  # of one pair in twenty: some methods take a ball for a box then
+MANY_FEATURES = (16,)  # of one pair in twenty: some methods clip to a ball then
 
 
 def draw_pairs(
@@ -297,7 +298,7 @@ def draw_pairs(
     rho: float | None = None,
     first: int = 0,
 ) -> Iterator[Pair]:
-    """Draw pairs of neighbors, kind after kind.
+    """Draw pairs of neighbors by each of `PAIR_GENERATORS` in turn.
 
     Parameters
     ----------
@@ -310,7 +311,7 @@ def draw_pairs(
     rho : float, optional
         In half-widths; of rho-bounded adjacency.
     first : int, default=0
-        Number of the first kind.
+        Position in `PAIR_GENERATORS` of the first generator.
 
     Yields
     ------
@@ -318,17 +319,11 @@ def draw_pairs(
     """
     rng = np.random.default_rng(seed)
     for number in range(first, first + n_pairs):
-        kind = PAIR_GENERATORS[number % len(PAIR_GENERATORS)]
-        d = int(rng.choice(MANY_FEATURES if number % 20 == 13 else FEATURES))
+        generator = PAIR_GENERATORS[number % len(PAIR_GENERATORS)]
+        sizes = MANY_FEATURES if number % 20 == 13 else FEATURES
+        d = int(rng.choice(sizes))
         n = int(rng.integers(n_points[0], n_points[1] + 1))
-        pair = draw_pair(
-            kind,
-            adjacency,
-            rng,
-            n,
-            d,
-            rho,
-        )
+        pair = draw_pair(generator, adjacency, rng, n, d, rho)
         # Bounds that do not always hold the origin.
         lower = rng.choice([-1.0, -1.0, 0.0, 0.5, -4.0], 1)
         upper = lower + rng.choice([2.0, 2.0, 1.0, 8.0], 1)
@@ -337,27 +332,22 @@ def draw_pairs(
 
 
 def draw_pair(
-    kind: Kind,
+    generator: RowGenerator,
     adjacency: Adjacency,
     rng: Rng,
     n: int,
     d: int,
     rho: float | None = None,
 ) -> Pair:
-    """Draw a pair of a kind, with bounds of -1 and 1."""
-    points, index = kind(rng, n, d)
+    """Draw a pair by a generator of its rows, with bounds of -1 and 1."""
+    points, index = generator(rng, n, d)
     rows = _round_to_grid(points)
     if adjacency is Adjacency.RHO_BOUNDED:
         # A move by rho is one inside the bounds.
         rows = _clip(rows)
-    replacement = _draw_replacement(
-        adjacency,
-        rng,
-        rows[index],
-        rho,
-    )
+    replacement = _draw_replacement(adjacency, rng, rows[index], rho)
     domain = np.array([[-1.0] * d, [1.0] * d])
-    name = kind.__name__.removeprefix("draw_")
+    name = generator.__name__.removeprefix("draw_")
     return Pair(
         name,
         rows,
@@ -419,24 +409,24 @@ def perturb(
 
 def move_record(
     pair: Pair,
-    cells: Sequence[Cells],
+    partitions: Sequence[Partition],
     rng: Rng,
     rho: float | None = None,
 ) -> Pair:
-    """Move the record of a pair to where a query may decide about it.
+    """Move the record of a pair to where a query may treat it wrongly.
 
     Parameters
     ----------
     pair : Pair
-    cells : sequence of Cells
-        Of the queries of a run. One of them is aimed at.
+    partitions : sequence of Partition
+        Of the queries of a run. The record is placed by one of them.
     rng : numpy.random.Generator
     rho : float, optional
         Of rho-bounded adjacency.
     """
-    chosen = Cells.whole(pair.domain)
-    if cells:
-        chosen = cells[int(rng.integers(len(cells)))]
+    chosen = Partition.whole(pair.domain)
+    if partitions:
+        chosen = partitions[int(rng.integers(len(partitions)))]
     others = np.delete(pair.rows, pair.index, axis=0)
     others = convert(others, pair.domain, chosen.domain)
     place = draw_place(others, chosen, rng)
@@ -470,12 +460,12 @@ def add_persons(pair: Pair, rng: Rng) -> Pair:
     return replace(pair, rows=rows, groups=groups, sample_weight=sample_weight)
 
 
-def add_holes(pair: Pair, rng: Rng) -> Pair:
-    """Take entries out of the rows of a pair, at times of the record alone."""
-    holes = rng.random(pair.rows.shape) < rng.choice([0.2, 0.6])
+def add_missing(pair: Pair, rng: Rng) -> Pair:
+    """Make entries of the rows of a pair missing, at times of the record alone."""
+    is_missing = rng.random(pair.rows.shape) < rng.choice([0.2, 0.6])
     if rng.random() < 0.3:
-        holes[np.arange(len(holes)) != pair.index] = False
-    return replace(pair, holes=holes)
+        is_missing[np.arange(len(is_missing)) != pair.index] = False
+    return replace(pair, is_missing=is_missing)
 
 
 def _replace_rows(

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from pkm.audit.aims import Cells, list_cells
 from pkm.audit.laws import Law, find_law
 from pkm.audit.pairs import Pair
+from pkm.audit.placements import Partition, list_partitions
 from pkm.compute import Points
 from pkm.privacy import Ledger, NoiseStreams, PrivacyAccountant, Unit
 from pkm.privacy.ledger import Charge
@@ -38,7 +38,7 @@ from pkm.privacy.queries.moved_records import SortedGaussian
 
 SECOND_RECORD = "_second_record"  # of a release that is charged once for each record
 UNCHARGED = Charge("", 0, "")  # of a draw that no charge names
-NO_WEIGHTS: Mapping[str, np.ndarray] = {}
+NO_ARGUMENTS: Mapping[str, np.ndarray] = {}
 
 
 class ReplayMismatch(Exception):
@@ -58,6 +58,7 @@ class Draw:
     values
         The exact answer.
     output
+        The random answer.
     is_secure : bool
         Whether the operating system's entropy decided.
     """
@@ -75,7 +76,7 @@ class Draw:
         return find_law(self.mechanism, self.sensitivity, self.is_secure)
 
 
-#: Draws on the points, each with the same draw on the neighbor.
+#: Draws on the points, each paired with the same draw on the neighbor.
 Draws = Sequence[tuple[Draw, Draw]]
 
 
@@ -87,8 +88,8 @@ class Trace:
     ----------
     queries : list of tuple
         Name and arguments of each query, in order.
-    cells : list of Cells
-        That the queries divide the domain into.
+    partitions : list of Partition
+        Of the domain into cells, by the queries.
     draws : list of Draw
     ledgers : list of Ledger
         With the charges.
@@ -98,7 +99,7 @@ class Trace:
     """
 
     queries: list[tuple] = field(default_factory=list)
-    cells: list[Cells] = field(default_factory=list)
+    partitions: list[Partition] = field(default_factory=list)
     draws: list[Draw] = field(default_factory=list)
     ledgers: list[Ledger] = field(default_factory=list)
     observed: dict[str, Any] = field(default_factory=dict)
@@ -303,7 +304,7 @@ def trace_fit(
     X: np.ndarray,
     recorded: Sequence[Draw] | None = None,
     account: PrivacyAccountant | None = None,
-    weighing: Mapping[str, np.ndarray] = NO_WEIGHTS,
+    fit_arguments: Mapping[str, np.ndarray] = NO_ARGUMENTS,
 ) -> Trace:
     """Fit a method to points in their own units, and write down what it does.
 
@@ -316,8 +317,8 @@ def trace_fit(
         Draws of another fit, whose outputs are forced. Default: fresh outputs.
     account : PrivacyAccountant, optional
         That is charged for the fit.
-    weighing : mapping
-        Arguments of ``fit`` for persons and weights.
+    fit_arguments : mapping
+        Arguments of ``fit`` besides the points: persons and weights.
 
     Returns
     -------
@@ -332,7 +333,7 @@ def trace_fit(
     estimator: Any = clone(method)
     estimator.curator = make_tracing_curator(method.curator, trace, recorded)
     with observe(trace.observed):
-        estimator.fit(X, account=account, **weighing)
+        estimator.fit(X, account=account, **fit_arguments)
     attributes = vars(estimator).items()
     trace.observed |= {
         name: pickle.dumps(value) for name, value in attributes if name != "curator"
@@ -411,33 +412,31 @@ def make_tracing_curator(
                     streams = ReplayingStreams(streams, trace, recorded)
             super().__init__(shards, ledger, streams, domain)
 
-        def release_from(
-            self,
-            view: Any,
-            query: Any,
-            noise: Any,
-        ) -> Any:
-            arguments = map(freeze, get_fields(query))
-            trace.queries.append((type(query).__name__, *arguments))
-            answer = super().release_from(view, query, noise)
-            trace.cells += list_cells(view, query, self.domain)
-            return answer
+        def release_all(self, requests: Any, source: Any = None) -> Any:
+            for query, _ in requests:
+                arguments = map(freeze, get_fields(query))
+                trace.queries.append((type(query).__name__, *arguments))
+            answers = super().release_all(requests, source)
+            view = self if source is None else source
+            for query, _ in requests:
+                trace.partitions += list_partitions(view, query, self.domain)
+            return answers
 
     return TracingCurator
 
 
 @dataclass(frozen=True)
-class Realized:
-    """What one charge cost on one pair, next to what was charged.
+class RealizedCost:
+    """What one release cost on one pair, next to what was charged for it.
 
     Attributes
     ----------
     label : str
     charged, cost : Cost
     flaw : str
-        That the charge names.
+        Id of the registered flaw that the charge names; empty where it names none.
     group : int or None
-        Of users that are charged as disjoint from other groups.
+        Number of the group of users, which is charged as disjoint from other groups.
     """
 
     label: str
@@ -464,7 +463,7 @@ class Replay:
 
     Attributes
     ----------
-    realized : tuple of Realized
+    realized : tuple of RealizedCost
         One for each release, in order.
     loss : float
         Exact privacy loss of the whole transcript: infinite if the neighbor cannot
@@ -476,19 +475,19 @@ class Replay:
         Epsilon at the budget's delta, and the sum of the deltas charged, by the ledger.
     refusal : Exception or None
         That the method raised on both data sets alike.
-    cells : tuple of Cells
-        Of the queries: at which the record of a worse pair is aimed.
+    partitions : tuple of Partition
+        Of the queries: by which a worse place for the record is searched.
     draws : tuple of Draw
-        Whose outputs lead to these cells.
+        Whose outputs lead to these partitions.
     """
 
-    realized: tuple[Realized, ...] = ()
+    realized: tuple[RealizedCost, ...] = ()
     loss: float = math.nan
     mismatch: str = ""
     spent: float = 0.0
     delta: float = 0.0
     refusal: Exception | None = None
-    cells: tuple[Cells, ...] = ()
+    partitions: tuple[Partition, ...] = ()
     draws: tuple[Draw, ...] = ()
 
     @property
@@ -528,7 +527,8 @@ def replay(
         Charge an account for each of the fits.
     forced : sequence of Draw, optional
         Draws of a run on other points, whose outputs are forced on both fits. A record
-        that was aimed at the cells of that run then meets them. Default: fresh outputs.
+        that was placed by the partitions of that run then meets them. Default: fresh
+        outputs.
 
     Returns
     -------
@@ -551,14 +551,16 @@ def replay(
 
     refusal = None
     try:
-        recorded = trace_fit(configured, pair.X, forced, open_account(), pair.weighing)
+        recorded = trace_fit(
+            configured, pair.X, forced, open_account(), pair.fit_arguments
+        )
         refusal = recorded.observed.get("exception")
         replayed = trace_fit(
             configured,
             pair.neighbor_X,
             recorded.draws,
             open_account(),
-            pair.neighbor_weighing,
+            pair.neighbor_fit_arguments,
         )
         mismatch = compare_traces(recorded, replayed)
     except ReplayMismatch as error:
@@ -570,14 +572,14 @@ def replay(
     draws = list(zip(recorded.draws, replayed.draws, strict=True))
     ledgers = recorded.ledgers
     return Replay(
-        tuple(_realize(recorded, draws)),
+        tuple(_measure_realized(recorded, draws)),
         # Forced outputs were not drawn for these points: their likelihood says nothing.
         loss=measure_losses(draws, 1)[0] if forced is None else 0.0,
         spent=max((ledger.spent() for ledger in ledgers), default=0.0),
         delta=math.fsum(
             charge.delta for ledger in ledgers for charge in ledger.charges
         ),
-        cells=tuple(recorded.cells),
+        partitions=tuple(recorded.partitions),
         draws=tuple(recorded.draws),
     )
 
@@ -640,7 +642,7 @@ def compare_traces(recorded: Trace, replayed: Trace) -> str:
     return ""
 
 
-def _realize(recorded: Trace, draws: Draws) -> list[Realized]:
+def _measure_realized(recorded: Trace, draws: Draws) -> list[RealizedCost]:
     """Compute the cost of every release on the pair: that of its draws together."""
     costs: dict[tuple, list[Cost]] = defaultdict(list)
     for draw, other in draws:
@@ -654,7 +656,7 @@ def _realize(recorded: Trace, draws: Draws) -> list[Realized]:
     releases = []
     for key, realized in costs.items():
         charged = charges[key] or [UNCHARGED]
-        release = Realized(
+        release = RealizedCost(
             key[0],
             compose(charged),
             compose(realized),

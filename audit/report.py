@@ -1,5 +1,9 @@
 """The audit of a method: its views, its verdicts, and the report of both.
 
+A view of an audit is one kind of attack: the replay (:mod:`pkm.audit.replay`), the
+residuals (:mod:`pkm.audit.residuals`) or the black box (:mod:`pkm.audit.blackbox`). The
+`view` of a privacy claim is another thing: what an attacker is assumed to see.
+
 An audit can refute a claim, and it never proves one. It says *violated* where a run has
 shown that a release costs more than was charged. It says *consistent* where it had the
 power to see a fault and saw none. It says *no power here* where it could have seen
@@ -18,7 +22,7 @@ from sklearn.base import clone
 from pkm.audit.pairs import (
     PAIR_GENERATORS,
     Pair,
-    add_holes,
+    add_missing,
     add_persons,
     draw_blobs,
     draw_pair,
@@ -53,9 +57,9 @@ SMALL_SIZES = (4, 60)
 #: Fits of each pair with other noise, for methods that are fast.
 N_SEEDS = 4
 LARGE_SIZES = (100, 300)  # of one pair in ten
-ACCOUNT_EVERY = 4  # fits: one of so many charges an account
-# Shares of a method's configurations that have a zoom, a report, secure noise, another
-# delta, and another value of a parameter.
+ACCOUNT_EVERY = 4  # one fit in four charges an account
+# Shares of the configurations of a method that have a zoom, a report, secure noise,
+# another delta, and another value of a parameter.
 ZOOM_SHARE = 0.25
 REPORT_SHARE = 0.25
 SECURE_SHARE = 0.1
@@ -82,7 +86,7 @@ UNVARIED = (
     "missing",
 )
 RESIDUAL_RUNS = 60
-#: Times as many, of a method that draws so little that these have no power.
+#: Factor of the runs of a method that draws so little that these have no power.
 MORE_RUNS = 4
 RESIDUAL_POINTS = 400
 
@@ -94,10 +98,11 @@ class Finding:
     Attributes
     ----------
     view : str
+        One of `VIEWS`.
     label : str
         Of the release, or "run".
     flaw : str
-        Id in the register of flaws that the charge names; empty where none is known.
+        Id of the registered flaw that the charge names; empty where it names none.
     message : str
     """
 
@@ -343,7 +348,7 @@ def replay_pairs(
     tightness: dict[str, float] = {}
     findings: dict[str, Finding] = {}
     replays: list[Replay] = []
-    worst: dict[str, tuple[Any, Pair, int, Replay]] = {}  # by kind of the data
+    worst: dict[str, tuple[Any, Pair, int, Replay]] = {}  # by name of the pair
 
     def try_pair(
         configuration: Any,
@@ -356,7 +361,7 @@ def replay_pairs(
             configuration, pair, number, with_account=with_account, forced=forced
         )
         # Draws can be large: those of the worst pairs are kept alone.
-        replays.append(replace(result, cells=(), draws=()))
+        replays.append(replace(result, partitions=(), draws=()))
         _add_costs(result, pair, tightness, findings)
         _add_overspending(result, configuration, pair, findings)
         if pair.name not in worst or result.ratio > worst[pair.name][-1].ratio:
@@ -379,22 +384,22 @@ def replay_pairs(
         if number % 3 == 1 and serves_weights(configuration, pair):
             pair = add_persons(pair, rng)
         if number % 6 == 5 and adjacency in ONE_RECORD_ADJACENCIES:
-            pair = add_holes(pair, rng)
+            pair = add_missing(pair, rng)
             configuration = draw_missing(configuration, rng)
         for repetition in range(N_SEEDS if method.batched else 1):
             try_pair(configuration, pair, number + repetition * n_pairs)
     _add_impossible(replays, findings)
 
-    # Search for worse ones from the worst of each kind: change the pair or the noise.
+    # Search for worse pairs from the worst of each name: change the pair or the noise.
     rng = np.random.default_rng((seed, n_pairs))
-    kinds = list(worst)
+    names = list(worst)
     for step in range(n_pairs):
-        configuration, pair, number, result = worst[kinds[step % len(kinds)]]
+        configuration, pair, number, result = worst[names[step % len(names)]]
         change = rng.random()
         forced = None
         if change < 0.5:
             rho = get_rho(configuration)
-            pair = move_record(pair, result.cells, rng, rho)
+            pair = move_record(pair, result.partitions, rng, rho)
             forced = result.draws or None
         elif change < 0.75:
             pair = perturb(pair, rng, get_rho(configuration))
@@ -427,7 +432,7 @@ def list_configurations(method: Any, number: int) -> list[Any]:
     """Copy a method with budgets, distances and numbers of clusters in turn."""
     configurations = []
     for i in range(number):
-        # Each kind of data meets each epsilon.
+        # Each generator of pairs meets each epsilon.
         epsilon = EPSILONS[(i + i // len(PAIR_GENERATORS)) % len(EPSILONS)]
         parameters: dict[str, object] = {"epsilon": epsilon}
         if method.n_clusters != "auto":
@@ -477,7 +482,7 @@ def draw_parameters(
 
 
 def draw_missing(method: Any, rng: np.random.Generator) -> Any:
-    """Copy a method with a treatment of absent entries; without one they are null."""
+    """Copy a method with a treatment of missing entries; without one they are null."""
     rule = method.constraints.get("missing")
     if rule is None:
         return method

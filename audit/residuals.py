@@ -28,9 +28,9 @@ MIN_SPREAD = 2.0**10
 SMALLEST = 1e-16  # of uniform numbers, as float64 resolves them below 1
 MIN_VALUES = 200  # fewer residuals of a law have no power against a factor of 2
 
-#: Label of a release, and its uniform numbers, (replicates, m).
-Row = tuple[str, np.ndarray]
-#: Uniform numbers that are compared one by one.
+#: Label of a release, and its residuals, (replicates, m).
+LabeledResiduals = tuple[str, np.ndarray]
+#: Residuals of two releases, or of the entries of one, that are compared one by one.
 Sides = tuple[np.ndarray, np.ndarray]
 
 
@@ -99,11 +99,11 @@ def run_law_tests(
             compared[label].append(sides)
 
     for draws in runs:
-        rows: list[Row] = []
+        releases: list[LabeledResiduals] = []
         for draw in draws:
-            uniforms = draw.law.randomize_pit(draw.output, draw.values, rng)
+            uniforms = draw.law.draw_residuals(draw.output, draw.values, rng)
             label = _label(draw)
-            rows.append((label, uniforms))
+            releases.append((label, uniforms))
             residuals[label].append(uniforms.ravel())
             entries = f"{label}, its entries"
             compare(entries, uniforms[:, ::2], uniforms[:, 1::2])
@@ -118,7 +118,7 @@ def run_law_tests(
                 noise = draw.output - draw.values / draw.sensitivity.resolution
                 key = f"{label} {draw.key}"
                 noises[key] += [row.tobytes() for row in noise]
-        for (label, one), (other_label, another) in _pair_rows(rows):
+        for (label, one), (other_label, another) in _pair_releases(releases):
             compare(f"{label}, {other_label}", one, another)
 
     tests = [_test_law(*item) for item in residuals.items()]
@@ -128,27 +128,25 @@ def run_law_tests(
     return [test for test in tests if test.n_values]
 
 
-def _pair_rows(
-    rows: Sequence[Row],
-) -> Iterator[tuple[Row, Row]]:
+def _pair_releases(
+    releases: Sequence[LabeledResiduals],
+) -> Iterator[tuple[LabeledResiduals, LabeledResiduals]]:
     """Pair each release of a run with the one before, and the last of its label."""
-    last: dict[str, Row] = {}
-    for number, row in enumerate(rows):
-        label, _ = row
+    last: dict[str, LabeledResiduals] = {}
+    for number, release in enumerate(releases):
+        label, _ = release
         if number > 0:
-            yield rows[number - 1], row
-        if label in last and last[label] is not rows[number - 1]:
-            yield last[label], row
-        last[label] = row
+            yield releases[number - 1], release
+        if label in last and last[label] is not releases[number - 1]:
+            yield last[label], release
+        last[label] = release
 
 
-def _label(
-    draw: Draw,
-) -> str:
+def _label(draw: Draw) -> str:
     """Join the label of a release and the name of one of several answers."""
     names = [name for name in draw.key[2:] if isinstance(name, str)]
-    origin = ["(secure)"] if draw.is_secure else []
-    return " ".join([draw.key[0], *names, *origin])
+    secure = ["(secure)"] if draw.is_secure else []
+    return " ".join([draw.key[0], *names, *secure])
 
 
 def _score(uniforms: np.ndarray) -> np.ndarray:
@@ -168,27 +166,14 @@ def _test_law(
     uniforms = np.clip(np.concatenate(residuals), 0.0, 1.0)
     n = len(uniforms)
     if not n:
-        return LawTest(
-            label,
-            "law",
-            0,
-            1.0,
-        )
+        return LawTest(label, "law", 0, 1.0)
     shape = stats.kstest(uniforms, "uniform").pvalue
 
     scores = _score(uniforms)
     squares = float(scores @ scores)
-    tail = min(
-        stats.chi2.cdf(squares, n),
-        stats.chi2.sf(squares, n),
-    )
+    tail = min(stats.chi2.cdf(squares, n), stats.chi2.sf(squares, n))
     p_value = 2 * float(min(shape, 2 * tail))
-    return LawTest(
-        label,
-        "law",
-        n,
-        min(1.0, p_value),
-    )
+    return LawTest(label, "law", n, min(1.0, p_value))
 
 
 def _test_correlation(
@@ -200,20 +185,10 @@ def _test_correlation(
     one, another = (_score(np.concatenate(side)) for side in sides)
     n = len(one)
     if n < 3 or np.ptp(one) == 0 or np.ptp(another) == 0:
-        return LawTest(
-            label,
-            "correlation",
-            0,
-            1.0,
-        )
+        return LawTest(label, "correlation", 0, 1.0)
     # Exact for normal scores, however few.
     result: Any = stats.pearsonr(one, another)
-    return LawTest(
-        label,
-        "correlation",
-        n,
-        float(result.pvalue),
-    )
+    return LawTest(label, "correlation", n, float(result.pvalue))
 
 
 def _test_repeats(
@@ -222,9 +197,4 @@ def _test_repeats(
 ) -> LawTest:
     """Test whether runs of different seeds share noise, as honest runs do not."""
     p_value = 0.0 if len(set(noises)) < len(noises) else 1.0
-    return LawTest(
-        label,
-        "repeats",
-        len(noises),
-        p_value,
-    )
+    return LawTest(label, "repeats", len(noises), p_value)

@@ -26,8 +26,8 @@ K = 8
 BOUNDS = (-2.0, 2.0)
 BOX = np.repeat([BOUNDS], D, axis=0).T
 N_POINTS = 10_000_000
-N_PARTS = 10  # equal parts of a file; another file holds one of them
-ROUNDS = 3
+N_COPIES = 10  # of the same rows in a file; another file holds them once
+REPETITIONS = 3
 BUFFER = 1 << 23  # bytes
 METHODS = (DPM, KaplanStemmer, SynopsisKMeans)
 MAX_RATIO = 1.15
@@ -36,54 +36,54 @@ MAX_MEMORY = 1024  # MiB
 
 
 def measure_files(scale: float) -> list[Measurement]:
-    """Measure fits of each kind of file, in a temporary folder, on all threads."""
-    n = round(scale * N_POINTS / N_PARTS)
-    part = draw_mixture(np.arange(n) % K, D, spread=0.1).astype(np.float32)
+    """Measure fits of files of each format, in a temporary folder, on all threads."""
+    n = round(scale * N_POINTS / N_COPIES)
+    points = draw_mixture(np.arange(n) % K, D, spread=0.1).astype(np.float32)
     rows = []
     with (
         tempfile.TemporaryDirectory() as folder,
         limit_threads(numba.config.NUMBA_NUM_THREADS),
     ):
-        for kind in ("npy", "parquet", "grid"):
-            path = Path(folder) / f"points.{kind}"
-            part_path = path.with_stem("part")
-            write(part_path, part, 1)
-            write(path, part, N_PARTS)
-            rows += compare_with_reading(path, part_path)
+        for suffix in ("npy", "parquet", "grid"):
+            path = Path(folder) / f"points.{suffix}"
+            single_path = path.with_stem("single")
+            write(single_path, points, 1)
+            write(path, points, N_COPIES)
+            rows += compare_with_reading(path, single_path)
         npy_path = Path(folder) / "points.npy"
         for method in METHODS:
             rows.append(measure_method(method, npy_path))
     return rows
 
 
-def write(path: Path, part: np.ndarray, times: int) -> None:
-    """Write the same rows a number of times to a file; its suffix tells the kind."""
-    n = len(part)
+def write(path: Path, points: np.ndarray, times: int) -> None:
+    """Write the same rows a number of times to a file; its suffix tells the format."""
+    n = len(points)
     if path.suffix == ".grid":
-        rows = RowBlocks(times * n, D, lambda: iter([part] * times), "rows")
+        rows = RowBlocks(times * n, D, lambda: iter([points] * times), "rows")
         pack(rows, path, *BOX)
     elif path.suffix == ".npy":
         array = np.lib.format.open_memmap(path, "w+", np.float32, (times * n, D))
-        array.reshape(times, n, D)[:] = part
+        array.reshape(times, n, D)[:] = points
     else:
-        table = pa.table({f"x{h}": column for h, column in enumerate(part.T)})
+        table = pa.table({f"x{h}": column for h, column in enumerate(points.T)})
         options = {"compression": "none", "use_dictionary": False}
         with pq.ParquetWriter(path, table.schema, **options) as writer:
             for _ in range(times):
                 writer.write_table(table)
 
 
-def compare_with_reading(path: Path, part_path: Path) -> list[Measurement]:
-    """Compare a fit with reading all bytes, and with ten computations on a tenth."""
+def compare_with_reading(path: Path, single_path: Path) -> list[Measurement]:
+    """Compare a fit with reading all bytes, and with computing on each copy of rows."""
     blocks = open_blocks(path)
-    part = open_blocks(part_path)
+    single = open_blocks(single_path)
     centers = np.random.default_rng(2).integers(-30_000, 30_000, (1, K, D))
     model = FastLloyd(K, epsilon=1.0, bounds=BOUNDS)
-    model.fit(part_path)
+    model.fit(single_path)
 
     def compute() -> None:
-        for _ in range(N_PARTS * model.n_iter_):
-            part.map_reduce(lambda points: sums_and_counts(points, centers))
+        for _ in range(N_COPIES * model.n_iter_):
+            single.map_reduce(lambda points: sums_and_counts(points, centers))
 
     def read() -> None:
         for _ in range(model.n_iter_):
@@ -93,7 +93,7 @@ def compare_with_reading(path: Path, part_path: Path) -> list[Measurement]:
         return np.array([time.process_time(), time.perf_counter()])
 
     fit = partial(model.fit, path)
-    times = min_times(read_clocks, fit, compute, read, repetitions=ROUNDS)
+    times = min_times(read_clocks, fit, compute, read, repetitions=REPETITIONS)
     fitting, computing, reading = times[:, 1]
     ratio = fitting / max(computing, reading)
     seconds = times[0, 0] / blocks.n_records * 1e8

@@ -55,7 +55,7 @@ def min_times(
     """Return the smallest time of each call, by one clock or by each of several.
 
     Calls alternate, so that the load of the machine affects all of them. The first
-    round is a warm-up: it compiles and fills caches.
+    repetition is a warm-up: it compiles and fills caches.
     """
     times = []
     for _ in range(repetitions + 1):

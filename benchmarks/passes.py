@@ -21,7 +21,7 @@ from pkm.privacy import SCALE
 
 #: Numbers of features and of centers.
 SHAPES = ((2, 8), (10, 8), (10, 32), (40, 16), (100, 64))
-#: Threads, replicates, and the least speed beside scikit-learn's.
+#: Threads, replicates, and the least speed relative to scikit-learn's.
 RUNS = ((1, 1, 1.0), (2, 1, 1.0), (1, 20, 1.5))
 N_VALUES = 1 << 22  # coordinates of all points
 N_EXTRA = 10  # passes that a long fit has more than a short one

@@ -22,9 +22,9 @@ D = 10
 K = 8
 N_ROWS = 10_000_000
 ROWS_PER_PERSON = 10
-N_PARTS = 10  # row groups of a file, with the same points
-ROUNDS = 3
-#: Largest ratio for each kind of ids. To read texts of eleven letters and to hash them
+N_COPIES = 10  # row groups of a file, with the same points
+REPETITIONS = 3
+#: Largest ratio for each type of ids. To read texts of eleven letters and to hash them
 #: takes as long as to compute without ids.
 MAX_RATIOS = {"integers": 2.5, "texts": 3.0}
 MAX_BYTES = 12  # for each person
@@ -32,8 +32,8 @@ MAX_BYTES = 12  # for each person
 
 def measure_persons(scale: float) -> list[Measurement]:
     """Measure fits with ids in no order, in a temporary folder, on all threads."""
-    n = round(scale * N_ROWS / N_PARTS)
-    part = draw_mixture(np.arange(n) % K, D, spread=0.1).astype(np.float32)
+    n = round(scale * N_ROWS / N_COPIES)
+    points = draw_mixture(np.arange(n) % K, D, spread=0.1).astype(np.float32)
     model = FastLloyd(K, epsilon=1.0, delta=1e-9, bounds=(-2.0, 2.0))
     rows = []
     with (
@@ -41,50 +41,50 @@ def measure_persons(scale: float) -> list[Measurement]:
         limit_threads(numba.config.NUMBA_NUM_THREADS),
     ):
         plain = Path(folder) / "none.parquet"
-        write(plain, part, "none")
+        write(plain, points, "none")
         fits = [partial(model.fit, plain)]
-        for kind in MAX_RATIOS:
-            path = plain.with_stem(kind)
-            write(path, part, kind)
+        for id_type in MAX_RATIOS:
+            path = plain.with_stem(id_type)
+            write(path, points, id_type)
             fits.append(partial(model.fit, path, groups="user"))
-        without, *times = min_times(time.process_time, *fits, repetitions=ROUNDS)
-        title = f"{N_PARTS * n:,} x {D} with ids of persons"
-        for (kind, at_most), seconds in zip(MAX_RATIOS.items(), times, strict=True):
+        without, *times = min_times(time.process_time, *fits, repetitions=REPETITIONS)
+        title = f"{N_COPIES * n:,} x {D} with ids of persons"
+        for (id_type, at_most), seconds in zip(MAX_RATIOS.items(), times, strict=True):
             rows.append(
                 Measurement(
-                    f"{title}, {kind}: a fit",
+                    f"{title}, {id_type}: a fit",
                     seconds / without,
                     "of one without ids",
                     at_most=at_most,
                 )
             )
-        rows.append(measure_memory(path, title))
+        rows.append(measure_memory_of_persons(path, title))
     return rows
 
 
-def write(path: Path, part: np.ndarray, kind: str) -> None:
+def write(path: Path, points: np.ndarray, id_type: str) -> None:
     """Write the same points a number of times to a file, with new ids each time."""
     generator = np.random.default_rng(0)
-    n_persons = N_PARTS * len(part) // ROWS_PER_PERSON
-    table = pa.table({f"x{h}": column for h, column in enumerate(part.T)})
+    n_persons = N_COPIES * len(points) // ROWS_PER_PERSON
+    table = pa.table({f"x{h}": column for h, column in enumerate(points.T)})
     types = {"none": [], "integers": [("user", "int64")], "texts": [("user", "string")]}
-    schema = pa.schema([*table.schema, *types[kind]])
+    schema = pa.schema([*table.schema, *types[id_type]])
     options = {"compression": "none", "use_dictionary": ["user"]}
     with pq.ParquetWriter(path, schema, **options) as writer:
-        for _ in range(N_PARTS):
-            ids = pa.array(generator.integers(n_persons, size=len(part)))
-            if kind == "texts":
+        for _ in range(N_COPIES):
+            ids = pa.array(generator.integers(n_persons, size=len(points)))
+            if id_type == "texts":
                 ids = pc.binary_join_element_wise("user", ids.cast("string"), "-")
             columns = [*table.columns, ids][: len(schema)]
             writer.write_table(pa.table(columns, schema))
 
 
-def measure_memory(path: Path, title: str) -> Measurement:
-    """Measure what is kept of each person."""
+def measure_memory_of_persons(path: Path, title: str) -> Measurement:
+    """Measure the memory that is kept for each person."""
     rows = row_blocks(path, "user")
     assert rows is not None, "it is a file"
     persons = count_persons(rows.ids())
-    n_bytes = persons.hashes.nbytes + persons.words.nbytes
+    n_bytes = persons.hashes.nbytes + persons.packed.nbytes
     return Measurement(
         f"{title}: memory",
         n_bytes / persons.n_persons,

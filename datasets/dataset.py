@@ -90,7 +90,7 @@ class Dataset:
         '150 rows, 4 columns'
         """
         n, d = self.points.shape
-        n_null = int(find_null(self.points, keep_holes=True).sum())
+        n_null = int(find_null(self.points, keep_missing=True).sum())
         layout = f", {self.layout}" if self.layout else ""
         null = ""
         if n_null:
@@ -162,7 +162,7 @@ def check_points(points: ArrayLike, name: str) -> np.ndarray:
 def check_table(
     points: ArrayLike,
     name: str,
-    keep_holes: bool = False,
+    keep_missing: bool = False,
 ) -> np.ndarray:
     """Refuse anything but a non-empty, numeric table; mark its null records.
 
@@ -173,7 +173,7 @@ def check_table(
     points : array_like
     name : str
         What the points are called in the error message.
-    keep_holes : bool, default=False
+    keep_missing : bool, default=False
         Whether a row of which only some values are NaN keeps the others.
 
     Returns
@@ -208,7 +208,7 @@ def check_table(
             f"{name}: every row has a missing or infinite value; leave out columns "
             "without values"
         )
-    null = find_null(points, keep_holes)
+    null = find_null(points, keep_missing)
     return np.where(null[:, None], np.nan, points) if null.any() else points
 
 

@@ -63,7 +63,7 @@ def scale(
     preprocessing: str,
     *,
     clip: bool = True,
-    keep_holes: bool = False,
+    keep_missing: bool = False,
 ) -> Scaled:
     """Scale a data set to [-1, 1]^d.
 
@@ -81,7 +81,7 @@ def scale(
     clip : bool
         Whether points outside the domain or range are moved to its border (and counted)
         or refused.
-    keep_holes : bool, default=False
+    keep_missing : bool, default=False
         Whether a row of which only some values are NaN keeps the others.
 
     Returns
@@ -107,8 +107,8 @@ def scale(
             f"preprocessing={preprocessing!r} should be one of "
             f"{', '.join(PREPROCESSING)}"
         )
-    points = check_table(dataset.points, dataset.name, keep_holes)
-    present = points[~find_null(points, keep_holes)]
+    points = check_table(dataset.points, dataset.name, keep_missing)
+    present = points[~find_null(points, keep_missing)]
     lower, upper = _find_bounds(dataset, present, preprocessing)
     outside = 0
     if preprocessing not in DATA_DEPENDENT:

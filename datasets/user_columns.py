@@ -65,6 +65,7 @@ class Column(NamedTuple):
     write: Callable[..., Any] = np.positive
     spread: Callable[[np.ndarray], np.ndarray] = np.positive
     suffixes: Sequence[str] = ("",)
+    is_open: bool = False
 
 
 def number(
@@ -75,9 +76,13 @@ def number(
     decimal: str = "point",
     weight: float = LENGTH,
 ) -> Column:
-    """Map numbers between bounds, on a stretched scale for money and counts."""
+    """Map numbers between bounds, on a stretched scale for money and counts.
+
+    Between minus and plus infinity their places are the numbers on that scale.
+    """
     are_numbers = is_number(low) and is_number(high)
-    if not (are_numbers and -math.inf < low < high < math.inf):
+    is_open = are_numbers and low == -math.inf and high == math.inf
+    if not is_open and not (are_numbers and -math.inf < low < high < math.inf):
         raise ValueError(
             f"low={low!r} must be below high={high!r}, both finite numbers"
         )
@@ -92,10 +97,15 @@ def number(
         stretch, shrink = np.log, np.exp
     elif asinh:
         stretch, shrink = np.arcsinh, np.sinh
+    read = partial(_read_number, decimal=decimal)
+    if is_open:
+        if weight != LENGTH:
+            raise ValueError(f"weight={weight!r} needs bounds that are public")
+        return Column(read, stretch, shrink, is_open=True)
     ends = stretch([low, high])
     reach = [-weight / 2, weight / 2]
     return Column(
-        partial(_read_number, decimal=decimal),
+        read,
         lambda numbers: np.interp(stretch(np.clip(numbers, low, high)), ends, reach),
         lambda places: shrink(np.interp(places, reach, ends)),
     )

@@ -129,7 +129,7 @@ def read(
         points, classes, persons = _select(content, columns, label, groups)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    points = check_table(points, str(path), keep_holes=missing is not None)
+    points = check_table(points, str(path), keep_missing=missing is not None)
     return Table(points, _encode(classes, points, str(path)), persons, layout)
 
 
@@ -380,7 +380,7 @@ def _encode(
             f"{source}: labels of shape {np.shape(classes)} should be n={n} classes"
         )
     is_missing = np.asarray(pd.isna(classes))
-    is_null = find_null(points, keep_holes=True)
+    is_null = find_null(points, keep_missing=True)
     if (is_missing & ~is_null).any():
         raise ValueError(f"{source}: labels are missing; give every row a class")
     labels = np.full(n, -1)

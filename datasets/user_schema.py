@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,8 @@ from pkm.yaml_files import read_file
 
 #: Mark of what a draft leaves to a person.
 OPEN = "?"
+#: Value of `bounds` of a column whose bounds are to be found.
+PRIVATE = "private"
 #: Patterns of names with types, in small letters: the first that is found is the kind.
 KIND_PATTERNS = {
     "flag": r" bool\w*$",
@@ -45,7 +47,7 @@ class Schema(TransformerMixin, BaseEstimator):
     """Columns of a table on one public scale, by rules that are known without the data.
 
     A stateless transformer: ``fit`` looks at no data, and ``transform`` maps every cell
-    by itself. Every column comes to lie within ``bounds``.
+    by itself. Every column comes to lie within `bounds`.
 
     Parameters
     ----------
@@ -67,7 +69,9 @@ class Schema(TransformerMixin, BaseEstimator):
         longitude low, high, latitude, decimal     degrees
         ========= ================================ ===================================
 
-        Numbers and dates beyond their bounds are clipped. ``log: true`` or ``asinh:
+        Numbers and dates beyond their bounds are clipped. A number or an integer of
+        which nothing is known has ``bounds: private`` instead of low and high: the fit
+        finds them, with a tenth of its budget. ``log: true`` or ``asinh:
         true`` is for money and counts. ``decimal`` is ``point`` (default) or ``comma``,
         of numbers that are texts, which may have separators of thousands and a sign of
         money. Hours may be times such as 17:30. ``format`` is one of ``strptime``, such
@@ -81,11 +85,6 @@ class Schema(TransformerMixin, BaseEstimator):
 
         A cell that cannot be read, such as a text in the place of a number, is missing.
         An unknown level of a category is `other`.
-
-    Attributes
-    ----------
-    bounds : (float, float)
-        Bounds of all columns of ``transform``, for a method.
 
     Examples
     --------
@@ -103,12 +102,26 @@ class Schema(TransformerMixin, BaseEstimator):
     0   55       0.64       0.36         0.0
     """
 
-    bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-
     def __init__(self, columns: Rules) -> None:
         self.columns = columns
         # A wrong rule is refused before data are read.
         _make_columns(columns)
+
+    @property
+    def bounds(self) -> tuple[float, float] | tuple[list[float], list[float]]:
+        """Bounds of the columns of `transform`, for a method.
+
+        Of all together; or of each, if some are to be found privately, which are
+        infinite.
+        """
+        upper = [
+            math.inf if column.is_open else 1.0
+            for column in _make_columns(self.columns).values()
+            for _ in column.suffixes
+        ]
+        if math.inf not in upper:
+            return -1.0, 1.0
+        return [-end for end in upper], upper
 
     @classmethod
     def from_yaml(cls, path: str | PathLike) -> Self:
@@ -132,7 +145,7 @@ class Schema(TransformerMixin, BaseEstimator):
             repr(name)
             for name, rule in schema.columns.items()
             if rule["kind"] in ("number", "integer")
-            if any(_has_many_digits(rule[end]) for end in ("low", "high"))
+            if any(_has_many_digits(rule.get(end, 0)) for end in ("low", "high"))
         ]
         if precise:
             warnings.warn(
@@ -294,6 +307,9 @@ def _make_column(
     if kind not in KINDS:
         hint = suggestion(kind, KINDS)
         raise ValueError(f"column {name!r}: unknown kind {kind!r}{hint}")
+    if kind in ("number", "integer") and parameters.get("bounds") == PRIVATE:
+        del parameters["bounds"]
+        parameters |= {"low": -math.inf, "high": math.inf}
     try:
         return KINDS[kind](**parameters)
     except (TypeError, ValueError) as error:

@@ -38,8 +38,10 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
     bounds : (lower, upper) or array of shape (2, d), optional
         Public domain: bounds of each feature that are known without the points, as two
         numbers or two lists of d numbers. A list of tuples is refused: it looks like
-        pairs by feature. A private ``fit`` needs bounds. Default for methods that claim
-        no privacy: the extremes of the points.
+        pairs by feature. A private ``fit`` needs bounds. Where a feature has -inf and
+        inf, a tenth of the budget finds some; zero-out methods only, with ``clip``; see
+        :mod:`pkm.methods.private_bounds`. Default for methods that claim no privacy:
+        the extremes of the points.
     clip : bool, default=True
         Clip rows outside the bounds. Otherwise they are refused, which the privacy
         claim does not cover.
@@ -169,14 +171,17 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
             max_weight=max_weight,
         )
         with open_unchanged(X) as source:
-            points, bounds = read_points(self, source, groups, weigh)
+            points, declared = read_points(self, source, groups, weigh)
             if isinstance(points, Blocks | DaskPoints):
                 points = replace(points, progress=progress)
             seed, secure = self._draw_seed()
-            domain = np.array(bounds)
+            domain = np.array(declared)
             run = self.fit_batch(points, [seed], domain, account=account, secure=secure)
 
         # Convert centers and bounds to the units of X.
+        assert run.domain is not None, "a curator has a domain"
+        domain = run.domain
+        bounds = domain[0], domain[1]
         middle, half_width = middle_and_half_width(*bounds)
         self.cluster_centers_ = run.positions[0] * half_width + middle
         self.n_iter_ = run.n_iter

@@ -250,6 +250,14 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         return self.published_delta(n_points)
 
     @property
+    def can_find_bounds(self) -> bool:
+        """Whether bounds that are infinite are found privately."""
+        claim = self.claim
+        is_central = issubclass(self.curator, Curator)
+        has_public_n = claim.adjacency == Adjacency.ZERO_OUT
+        return claim.private and has_public_n and is_central and self.clip
+
+    @property
     def max_zoom(self) -> float:
         """Largest share of the budget for a zoom, where ``zoom`` is too little."""
         return 0.0

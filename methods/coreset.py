@@ -5,12 +5,12 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import cdist
 
 from pkm.compute import middle_and_half_width
 from pkm.compute.storage.grid_file import open_unchanged
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.inputs import read_points
+from pkm.methods.weighted_kmeans import weighted_inertia
 from pkm.privacy import SCALE, Curator, Ledger, to_shards
 from pkm.privacy.base import PointsLike
 from pkm.row_blocks import RowsLike
@@ -67,8 +67,7 @@ class Coreset:
             raise ValueError(
                 f"centers must have shape (k, {d}) with k >= 1, got {centers.shape}"
             )
-        nearest = cdist(self.points, centers, "sqeuclidean").min(axis=1)
-        return float((nearest * self.weights).sum())
+        return weighted_inertia(self.points, self.weights, centers)
 
 
 class CoresetMethod(PrivateKMeans):

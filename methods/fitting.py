@@ -83,6 +83,8 @@ class Run:
         Number of records by each replicate: the public one, or the one it released.
     reports : tuple of Report or None
         Of each replicate, with positions in half-widths of the public domain.
+    domain : ndarray of shape (2, d), float64, or None
+        Public bounds; where there were none, those that the last replicate found.
     synopsis : object
         Of the last replicate: a private summary of the points, such as weighted boxes,
         or what else came with its centers; None for most methods.
@@ -97,6 +99,7 @@ class Run:
     zooms: tuple[Zoom | None, ...] = ()
     n_points: tuple[int, ...] = ()
     reports: tuple[Report | None, ...] = ()
+    domain: np.ndarray | None = None
     synopsis: Any = None
 
     @property
@@ -376,7 +379,8 @@ class BatchMethod(ClusteringMethod):
                 "on the others"
             )
         is_batch = self.batched and counted is None
-        is_batch = is_batch and planned.zoom is None and planned.report is None
+        plans = planned.bounds, planned.zoom, planned.report
+        is_batch = is_batch and plans == (None, None, None)
         for batch in [streams] if is_batch else streams.by_replicate():
             ledger = None
             if budget is not None:
@@ -386,6 +390,7 @@ class BatchMethod(ClusteringMethod):
             if counted is not None and ledger is not None:
                 planned = counted.release(public_curator, ledger)
             method = planned.method_with_rest
+            public_curator = planned.find_bounds(public_curator)
             curator, zoom = planned.find_domain(public_curator)
             yield PreparedRun(
                 method,
@@ -456,6 +461,7 @@ class PartialRun(NamedTuple):
     zoom: Zoom | None
     n_points: int
     report: Report | None
+    domain: np.ndarray
     synopsis: Any
 
 
@@ -472,7 +478,7 @@ class PreparedRun(NamedTuple):
     zoom : Zoom or None
     report : ReportPlan or None
     public_curator : Curator
-        Curator of the public domain.
+        Curator of the public domain, or of the bounds that were found.
     """
 
     method: Any
@@ -497,6 +503,7 @@ class PreparedRun(NamedTuple):
             self.zoom,
             self.curator.n_points,
             report,
+            self.public_curator.domain,
             synopsis[0] if synopsis else None,
         )
 
@@ -549,6 +556,7 @@ def merge_runs(runs: Sequence[PartialRun], seeds: Sequence[int]) -> Run:
         tuple(zooms),
         tuple([run.n_points for run in runs for _ in run.centers]),
         tuple([run.report for run in runs for _ in run.centers]),
+        runs[-1].domain,
         runs[-1].synopsis,
     )
 

@@ -87,7 +87,7 @@ def read_points(
     bounds = _check_rows(method, rows)
     options = {
         "keep_remainders": method.needs_remainders,
-        "keep_holes": method.missing is not None,
+        "keep_missing": method.missing is not None,
     }
     persons = None
     if is_dask_array(X):
@@ -153,6 +153,8 @@ def _divide_ids(groups: Any, sizes: Sequence[int]) -> list[Any]:
 def resolve_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
     """Bounds of every feature as a method has them; None where it has none.
 
+    Those that are to be found privately are infinite.
+
     Raises
     ------
     ValueError
@@ -170,10 +172,13 @@ def resolve_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
     declared = _read_bounds(method.bounds, d)
     lower, upper = bounds = np.empty((2, d))
     bounds.T[:] = declared.T
-    if not (np.isfinite(bounds).all() and (lower < upper).all()):
+    is_open = np.isneginf(lower) & np.isposinf(upper) & method.can_find_bounds
+    is_finite = np.isfinite(bounds).all(axis=0)
+    if not ((is_finite | is_open).all() and (lower < upper).all()):
         raise ValueError(
             f"{_show_bounds(method.bounds)} must be finite with lower < upper in "
-            "every feature: write all lower bounds, then all upper bounds"
+            "every feature: write all lower bounds, then all upper bounds; -inf and "
+            "inf are for private methods under zero-out adjacency with clip=True"
         )
     return lower, upper
 
@@ -240,24 +245,25 @@ def _quantize(
     n, d = X.shape
     bounds = resolve_bounds(method, d)
     weights = weigh(n, groups)
-    keep_holes = method.missing is not None
+    keep_missing = method.missing is not None
     if bounds is None:
-        refuse_null(int(find_null(X, keep_holes).sum()))
+        refuse_null(int(find_null(X, keep_missing).sum()))
         bounds = _widen(np.fmin.reduce(X), np.fmax.reduce(X))
     if claim.private and claim.adjacency not in ONE_RECORD_ADJACENCIES:
         X = _replace_null(X, *bounds)
     can_zoom = claim.private and method.clip
-    blocks = Blocks.quantize(array_blocks(X), *bounds, keep_holes=keep_holes)
+    blocks = Blocks.quantize(array_blocks(X), *bounds, keep_missing=keep_missing)
     blocks = replace(blocks, in_memory=True, weights=weights)
-    if can_zoom and method.zoom_plan(blocks.n_records, d) is not None:
-        # Points of the domain that the zoom finds are kept in memory. Until then every
-        # pass quantizes the rows.
+    is_open = bool(np.isinf(bounds).any())
+    if is_open or (can_zoom and method.zoom_plan(blocks.n_records, d) is not None):
+        # Points of the domain that is found are kept in memory. Until then every pass
+        # quantizes the rows.
         return blocks, bounds
     points, outside = Points.quantize(
         X,
         *bounds,
         keep_remainders=method.needs_remainders,
-        keep_holes=keep_holes,
+        keep_missing=keep_missing,
         weights=weights,
     )
     if not claim.private:
@@ -274,8 +280,8 @@ def _check_rows(method: ClusteringMethod, rows: RowBlocks) -> Bounds:
     is_private = method.claim.private
     bounds = resolve_bounds(method, rows.n_columns)
     if not is_private or not method.clip:
-        keep_holes = method.missing is not None
-        n_null, lowest, highest = _find_extremes(rows, keep_holes)
+        keep_missing = method.missing is not None
+        n_null, lowest, highest = _find_extremes(rows, keep_missing)
         if not is_private:
             refuse_null(n_null)
         bounds = bounds or _widen(lowest, highest)
@@ -350,14 +356,14 @@ def refuse_null(n_null: int, name: str = "X") -> None:
 
 
 def _find_extremes(
-    rows: RowBlocks, keep_holes: bool
+    rows: RowBlocks, keep_missing: bool
 ) -> tuple[int, np.ndarray, np.ndarray]:
     """Count the null records; find the extremes (d,) of the other rows."""
     n_null = 0
     lowest = np.full(rows.n_columns, np.nan)
     highest = np.full(rows.n_columns, np.nan)
     for block in rows.blocks():
-        null = find_null(block, keep_holes)
+        null = find_null(block, keep_missing)
         kept = block[~null] if null.any() else block
         n_null += len(block) - len(kept)
         if len(kept):

@@ -1,13 +1,16 @@
-"""A method with what takes a share of its budget: a zoom before, a report after."""
+"""A method with what takes a share of its budget: bounds and a zoom, a report."""
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
+import numpy as np
 from sklearn.base import clone
 
 from pkm.methods.contract import ClusteringMethod
+from pkm.methods.inputs import resolve_bounds
+from pkm.methods.private_bounds import BoundsPlan, find_bounds, plan_bounds
 from pkm.methods.report import ReportPlan, plan_report
 from pkm.methods.schedule import Schedule, SharePlan
 from pkm.methods.zoom import Zoom, ZoomPlan, find_domain
@@ -19,7 +22,9 @@ EPSILON_TOLERANCE = 1e-4  # relative, of the bisection for the remaining epsilon
 
 @dataclass(frozen=True)
 class PlannedMethod:
-    """A method on points of a given shape, with its zoom and its report, if any.
+    """A method on points of a given shape, with what else it releases.
+
+    First bounds where there are none, then a zoom, and at last a report.
 
     Parameters
     ----------
@@ -30,6 +35,29 @@ class PlannedMethod:
     method: ClusteringMethod
     n_points: int
     n_features: int
+
+    @cached_property
+    def bounds(self) -> BoundsPlan | None:
+        """The releases that find bounds; None where all columns have some.
+
+        Raises
+        ------
+        ValueError
+            If the budget is too small.
+        """
+        method = self.method
+        if method.bounds is None:
+            return None
+        declared = resolve_bounds(method, self.n_features)
+        columns = () if declared is None else np.flatnonzero(np.isinf(declared[1]))
+        if not len(columns):
+            return None
+        return plan_bounds(
+            [int(column) for column in columns],
+            self.n_points,
+            method.epsilon,
+            method.resolved_delta(self.n_points),
+        )
 
     @cached_property
     def zoom(self) -> ZoomPlan | None:
@@ -66,11 +94,11 @@ class PlannedMethod:
             If the report leaves nothing.
         """
         epsilon, report = self._division
-        if self.zoom is None and report is None:
+        if self.bounds is None and self.zoom is None and report is None:
             return self.method
         if epsilon == 0:
             raise ValueError(
-                f"report={self.method.report:g} leaves nothing of "
+                f"report={self.method.report!r} leaves nothing of "
                 f"epsilon={self.method.epsilon:g} and its delta: take a smaller report"
             )
         method = self._with_epsilon(epsilon)
@@ -78,8 +106,28 @@ class PlannedMethod:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """All releases of a replicate: zoom, method, report."""
+        """All releases of a replicate: bounds, zoom, method, report."""
         return self._schedule_with(self.method_with_rest, self.zoom, self.report)
+
+    def find_bounds(self, curator: Curator) -> Curator:
+        """Find bounds where there are none; return a curator of the points in them.
+
+        Parameters
+        ----------
+        curator : Curator
+            Curator of one replicate, if there is a plan.
+        """
+        if self.bounds is None:
+            return curator
+        curator = find_bounds(curator, self.bounds)
+        if curator._ledger is not None:
+            numbers = ", ".join([str(column + 1) for column in self.bounds.columns])
+            curator._ledger.note(
+                f"the bounds of columns {numbers} are not public: they were released"
+            )
+        if self.zoom is None:
+            curator.persist_points()
+        return curator
 
     def find_domain(self, curator: Curator) -> tuple[Curator, Zoom | None]:
         """Find the domain of a curator's points, if there is a zoom.
@@ -135,26 +183,26 @@ class PlannedMethod:
         report: ReportPlan | None,
     ) -> Schedule:
         schedule = method.schedule(self.n_points, self.n_features)
-        if zoom is None and report is None:
+        plans = self.bounds, zoom, report
+        if plans == (None, None, None):
             return schedule
-        # A ledger accepts them in this order alone.
         # The order in which they are drawn: a charge out of order is refused.
-        before = () if zoom is None else zoom.releases
-        after = () if report is None else report.releases
-        return Schedule(*before, *schedule.releases, *after)
+        bounds, domain, after = [plan.releases if plan else () for plan in plans]
+        return Schedule(*bounds, *domain, *schedule.releases, *after)
 
     @cached_property
     def _division(self) -> tuple[float, ReportPlan | None]:
         return self._divide_budget(self.zoom)
 
     def _divide_budget(self, zoom: ZoomPlan | None) -> tuple[float, ReportPlan | None]:
-        """Epsilon of the method beside a zoom and the report, and that report's plan.
+        """Epsilon of the method beside all else, and the plan of the report.
 
         It is 0 if nothing remains.
         """
         method = self.method
         report = None
-        if zoom is None and not method.report:
+        before: list[SharePlan] = [plan for plan in (self.bounds, zoom) if plan]
+        if not before and not method.report:
             return method.epsilon, None
         shape = self.n_points, self.n_features
         budget = method.budget(*shape)
@@ -162,7 +210,10 @@ class PlannedMethod:
         charges = method.schedule(*shape).charges
         if method.report:
             # Noise is Gaussian beside other Gaussian noise: its costs add up by less.
-            others = charges if zoom is None else (*charges, *zoom.releases)
+            others = [
+                *charges,
+                *[charge for plan in before for charge in plan.releases],
+            ]
             report = plan_report(
                 method.report,
                 self.n_features,
@@ -172,7 +223,7 @@ class PlannedMethod:
             )
 
         # Laplace noise: epsilons add up. Gaussian noise: costs are composed.
-        plans: list[SharePlan] = [plan for plan in (zoom, report) if plan is not None]
+        plans = before if report is None else [*before, report]
         mu = math.hypot(*[plan.mu for plan in plans])
         if mu == 0:
             taken = math.fsum([plan.share for plan in plans])

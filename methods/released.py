@@ -76,6 +76,9 @@ class ReleasedModel(NearestCenters):
         parameters = self.parameters
         for name in ("random_state", "secure"):
             parameters.pop(name, None)
+        # JSON has no infinite numbers: bounds that were found are in their place.
+        if np.isinf(np.asarray(parameters["bounds"], np.float64)).any():
+            parameters["bounds"] = self._fitted_bounds
         record = {
             "method": importlib.import_module(PACKAGE).import_path(type(self)),
             "variant": self.variant,

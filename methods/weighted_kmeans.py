@@ -19,7 +19,7 @@ def weighted_kmeans(
     sample_weight: np.ndarray,
     k: int,
     n_init: int,
-    seed: int,
+    random_state: int | np.random.Generator,
 ) -> np.ndarray:
     """Cluster weighted points by greedy k-means++ and Lloyd's algorithm.
 
@@ -34,7 +34,8 @@ def weighted_kmeans(
     k : int
     n_init : int
         Number of starts, of which the best is kept.
-    seed : int
+    random_state : int or numpy.random.Generator
+        Seed of the starts, or a generator that draws it.
 
     Returns
     -------
@@ -46,7 +47,9 @@ def weighted_kmeans(
     >>> weighted_kmeans(points, np.array([3.0, 1.0, 2.0]), 2, 1, 0).tolist()
     [[0.25], [9.0]]
     """
-    return best_of_starts(points, sample_weight, k, n_init, seed, "sqeuclidean", _lloyd)
+    return best_of_starts(
+        points, sample_weight, k, n_init, random_state, "sqeuclidean", _lloyd
+    )
 
 
 def best_of_starts(
@@ -54,7 +57,7 @@ def best_of_starts(
     sample_weight: np.ndarray,
     k: int,
     n_init: int,
-    seed: int,
+    random_state: int | np.random.Generator,
     distance: Literal["sqeuclidean", "euclidean"],
     refine: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, float]],
 ) -> np.ndarray:
@@ -62,7 +65,7 @@ def best_of_starts(
 
     Parameters
     ----------
-    points, sample_weight, k, n_init, seed
+    points, sample_weight, k, n_init, random_state
         As for :func:`weighted_kmeans`.
     distance : {"sqeuclidean", "euclidean"}
         Cost of a point, as a function of its nearest center.
@@ -74,6 +77,8 @@ def best_of_starts(
     ndarray of shape (min(k, number of distinct points), d), float64
         In lexicographic order.
     """
+    if isinstance(random_state, np.random.Generator):
+        random_state = int(random_state.integers(2**32))
     points = np.ascontiguousarray(points, np.float64)
     sample_weight = np.ascontiguousarray(sample_weight, np.float64)
     # With at most k distinct points these are the centers. Some rows almost always show
@@ -83,7 +88,7 @@ def best_of_starts(
         if len(distinct) <= k:
             return distinct
 
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(random_state)
     fits = []
     for _ in range(n_init):
         start = _greedy_start(points, sample_weight, k, generator, distance)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pkm.compute import Symlog
-from pkm.methods.schedule import SharePlan
+from pkm.methods.schedule import SharePlan, smallest_epsilon
 from pkm.privacy import (
     SCALE,
     Charge,
@@ -54,6 +54,7 @@ FINE_SHELLS = 31
 # Smallest half-width of a found domain: points have 32 fractional bits, 10 of them for
 # the new grid.
 MIN_HALF_WIDTH = 2.0**-22
+MAX_EPSILON = 1e6  # largest epsilon that an error message suggests
 MAX_RELATIVE_WIDTH = 0.9  # a larger domain, over the public one, is not used
 
 
@@ -248,12 +249,14 @@ def insufficient_budget(
     n_sufficient = n
     while plan_for(n_sufficient, epsilon) is None:
         n_sufficient = math.ceil(1.05 * n_sufficient)
-    epsilon_sufficient = epsilon
-    while plan_for(n, epsilon_sufficient) is None and epsilon_sufficient < 1e6:
-        epsilon_sufficient *= 1.05
     sufficient = f"n={n_sufficient}"
-    if epsilon_sufficient < 1e6:
-        sufficient += f" or epsilon={epsilon_sufficient:.3g}"
+
+    def suffices(epsilon: float) -> bool:
+        return plan_for(n, epsilon) is not None
+
+    if suffices(MAX_EPSILON):
+        smallest = smallest_epsilon(epsilon, suffices, MAX_EPSILON)
+        sufficient += f" or epsilon={smallest:.3g}"
     return (
         f"zoom={share:g} of epsilon={epsilon:g} is too little to "
         f"find a domain of n={n} records: about {sufficient} would suffice; leave "

@@ -294,17 +294,19 @@ def stacked(rows: RowBlocks) -> np.ndarray:
     return np.concatenate(list(rows.blocks()))
 
 
-def find_null(rows: np.ndarray, keep_holes: bool = False) -> np.ndarray:
-    """Mask (n,) of the null records; with holes a row may lack some entries.
+def find_null(rows: np.ndarray, keep_missing: bool = False) -> np.ndarray:
+    """Mask (n,) of the null records; where missing entries are kept, rows without any.
+
+    A row with an infinite value is null in either case.
 
     Examples
     --------
     >>> rows = np.array([[0.0, 1.0], [0.0, np.nan], [np.nan, np.nan], [0.0, np.inf]])
-    >>> find_null(rows).tolist(), find_null(rows, keep_holes=True).tolist()
+    >>> find_null(rows).tolist(), find_null(rows, keep_missing=True).tolist()
     ([False, True, True, True], [False, False, True, True])
     """
     n_finite = np.isfinite(rows).sum(axis=1)
-    if keep_holes:
+    if keep_missing:
         return (np.isinf(rows).sum(axis=1) > 0) | (n_finite == 0)
     return n_finite < rows.shape[1]
 

@@ -21,7 +21,7 @@ from pkm.audit.blackbox import bound_by_rule
 from pkm.audit.conformance import BOUNDS, CHECKS, check_replay, run_checks
 from pkm.audit.replay import (
     Draw,
-    Realized,
+    RealizedCost,
     RecordingStreams,
     ReplayingStreams,
     ReplayMismatch,
@@ -217,7 +217,7 @@ def check_neighbors(
     for draw, other in zip(recorded.draws, replayed.draws, strict=True):
         cost = draw.law.measure_cost(draw.values, other.values)
         charged = draw.mechanism.cost(draw.sensitivity)
-        release = Realized(draw.key[0], charged, cost)
+        release = RealizedCost(draw.key[0], charged, cost)
         texts = [format_cost(terms) for terms in (cost, charged)]
         _require(
             release.ratio <= 1 + TOLERANCE,

@@ -53,9 +53,11 @@ class AccountedRun:
     n_replicates : int, default=1
         Number of replicates whose results are kept; each is charged.
     method : str, default=""
+        Name of the method.
     parameters : mapping, optional
-        Parameters without seeds: whoever knows a seed can subtract the noise.
+        Its parameters without seeds: whoever knows a seed can subtract the noise.
     purpose : str, default=""
+        What the run is for, in words.
     flaws : sequence of str
         Known flaws of the method's claim: the run may cost more than is charged.
     date : str, default=""

@@ -28,6 +28,9 @@ PointsLike = np.ndarray | Points | Blocks | DaskPoints | Sequence[np.ndarray | P
 :mod:`pkm.compute.storage.blocks` says what shards and blocks are.
 """
 
+Request = tuple[Query, Mapping[str, Any]]
+"""A query, and the mechanism of each part of its answer."""
+
 
 class DisclosureError(PermissionError):
     """An exact answer was requested under a privacy claim."""
@@ -205,30 +208,122 @@ class BaseCurator:
             If an argument of the query is invalid, or a mechanism's scale out of range.
             Nothing is charged or drawn then.
         """
-        return self.release_from(self, query, noise)
+        return self.release_all([(query, noise)])[0]
 
-    def release_from(
-        self, source: "BaseCurator | View", query: Query, noise: Mapping[str, Any]
-    ) -> dict[str, np.ndarray]:
-        """Release a query on a view of this curator's points; see :meth:`release`."""
+    def release_all(
+        self,
+        requests: Sequence[Request],
+        source: "BaseCurator | View | None" = None,
+    ) -> list[dict[str, np.ndarray]]:
+        """Release queries of which none depends on the answer of another.
+
+        Costs, noise and answers are those of releases one by one. Points that are read
+        in passes are read once for all queries that can share a pass.
+
+        Parameters
+        ----------
+        requests : sequence of tuple
+            One or more queries of one type, each with its mechanisms by part; see
+            :meth:`release`.
+        source : BaseCurator or View, optional
+            What the queries are on. Default: this curator.
+
+        Returns
+        -------
+        list of dict
+            See :meth:`release`.
+
+        Raises
+        ------
+        TypeError
+            If the queries are not of one type; otherwise as :meth:`release`. What was
+            charged before the budget was exceeded stays charged.
+
+        Examples
+        --------
+        >>> from pkm.privacy import Budget, Curator, GridCounts, Laplace
+        >>> ledger = Ledger(Budget(1.0))
+        >>> points = np.full((1000, 1), 40_000)
+        >>> curator = Curator(points, ledger, NoiseStreams([0]))
+        >>> noise = {"counts": Laplace(2 * SCALE)}
+        >>> grids = [(GridCounts(intervals), noise) for intervals in (2, 4)]
+        >>> halves, quarters = curator.release_all(grids)
+        >>> quarters["counts"].shape, len(ledger.charges)
+        ((1, 4), 2)
+        """
+        source = self if source is None else source
+        # Queries of one type agree on how the results of blocks are combined.
+        query_types = {type(query) for query, _ in requests}
+        if len(query_types) != 1:
+            names = ", ".join(sorted(known.__name__ for known in query_types)) or "none"
+            raise TypeError(
+                f"requests must be one or more queries of one type, got {names}: "
+                "release those of each type together"
+            )
         # All checks come first: a query that is refused costs nothing.
+        checked = [
+            (query, self._check(source, query, noise)) for query, noise in requests
+        ]
+        # Charge all of them before anything private is computed.
+        charged = [self._charge(source, *request) for request in checked]
+        # Only now the private points are read.
+        queries = [query for query, _ in checked]
+        answers = query_types.pop().exact_all(source, queries)
+        return [
+            self._finish(source, *request, exact, charge)
+            for request, exact, charge in zip(checked, answers, charged, strict=True)
+        ]
+
+    def _check(
+        self, source: "BaseCurator | View", query: Query, noise: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Refuse a query that cannot be released; return its mechanisms in order."""
         self._check_served(query)
         self._check_view(source, query)
         noise = checked_mechanisms(query, noise)
         query.check(source)
+        return noise
+
+    def _charge(
+        self, source: "BaseCurator | View", query: Query, noise: Mapping[str, Any]
+    ) -> tuple[Sensitivities, StreamKey] | None:
+        """Charge a query; return its sensitivities, and the key of its noise stream.
+
+        None for an exact answer, of a method that claims no privacy.
+        """
+        # Only a method that claims no privacy gets an exact answer.
         if self._ledger is None or None in noise.values():
             self._refuse_disclosure(query, noise)
-            return self._collect(query, query.exact(source))
-
-        # Charge before anything private is computed.
-        # The round makes the key of the noise stream unique: no noise is used twice.
+            return None
+        # The round makes the key unique: no noise is used twice.
         key = (query.label, self._rounds[query.label])
         sensitivities, charges = charge_release(key, query, source, noise)
         for charge in charges:
             self._ledger.charge(charge)
             self._rounds[query.label] = charge.round + 1
-        # Only now the private points are read.
-        outcomes = self._draw(query, query.exact(source), sensitivities, noise, key)
+        return sensitivities, key
+
+    def _finish(
+        self,
+        source: "BaseCurator | View",
+        query: Query,
+        noise: Mapping[str, Any],
+        exact: Answer,
+        charged: tuple[Sensitivities, StreamKey] | None,
+    ) -> dict[str, np.ndarray]:
+        """Add noise to the exact answer of a query that was charged."""
+        # It was not charged: the method claims no privacy.
+        if charged is None:
+            return self._collect(query, exact)
+        # What the view keeps of the outcomes is post-processing, too.
+        sensitivities, key = charged
+        outcomes = self._draw(
+            query,
+            exact,
+            sensitivities,
+            noise,
+            key,
+        )
         return query.postprocess(source, outcomes)
 
     def _draw(
@@ -379,9 +474,16 @@ class View:
 
         Answers have no axis of replicates.
         """
+        return self.release_all([(query, noise)])[0]
+
+    def release_all(self, requests: Sequence[Request]) -> list[dict[str, Any]]:
+        """Release several queries; see :meth:`pkm.privacy.BaseCurator.release_all`."""
+        answers = self._curator.release_all(requests, self)
         # A view has one replicate: drop the axis of replicates.
-        answer = self._curator.release_from(self, query, noise)
-        return {part: released[0] for part, released in answer.items()}
+        return [
+            {part: released[0] for part, released in answer.items()}
+            for answer in answers
+        ]
 
 
 def checked_mechanisms(

@@ -17,7 +17,8 @@ from pkm.compute import (
     hyperplane_sides,
     middle_and_half_width,
 )
-from pkm.compute.storage.blocks import Shards
+from pkm.compute.storage.blocks import Blocks, Shards
+from pkm.compute.storage.dask_points import DaskPoints
 from pkm.privacy.base import BaseCurator, DisclosureError
 from pkm.privacy.checks import check_type
 from pkm.privacy.queries.clipped_points import ClippedPoints
@@ -160,16 +161,44 @@ class Curator(BaseCurator):
         rescale = partial(
             Points.rescale, center=center, half_width=half_width, scale=scale
         )
-        shards = self._shards.map(rescale).persist()
-        inner = type(self)(shards, self._ledger, self._streams, domain)
-        inner._n_points = self._n_points
+        inner = self._with_points(self._shards.map(rescale).persist(), domain)
         inner.scale = scale
         if scale.by_norm:
             inner.radius = 1.0
-        # One count of rounds for both: they share the ledger and the noise streams.
-        inner._rounds = self._rounds
-        inner.is_zoomed = isinstance(shards, Shards)
+        inner.is_zoomed = isinstance(inner._shards, Shards)
         return inner
+
+    def with_bounds(self, bounds: np.ndarray) -> "Curator":
+        """Return a curator of the points in other bounds, with the same ledger.
+
+        Nothing is released: the rows behind the points are quantized again.
+
+        Parameters
+        ----------
+        bounds : ndarray of shape (2, d), float64
+            Released or public, in the units of the data.
+
+        Raises
+        ------
+        TypeError
+            If the points are on the grid already.
+        """
+        if isinstance(self._shards, Shards):
+            raise TypeError("points on a grid have its bounds: give rows to fit")
+        return self._with_points(self._shards.with_bounds(*bounds), bounds.copy())
+
+    def _with_points(
+        self,
+        shards: Shards | Blocks | DaskPoints,
+        domain: np.ndarray,
+    ) -> "Curator":
+        """Return a curator of the same points in another form."""
+        other = type(self)(shards, self._ledger, self._streams, domain)
+        # It may be a released number.
+        other._n_points = self._n_points
+        # One count of rounds for both: they share the ledger and the noise streams.
+        other._rounds = self._rounds
+        return other
 
     def persist_points(self) -> None:
         """Quantize points once, not in every pass, if their rows are in memory."""

@@ -5,11 +5,13 @@ bound on the change of each part of the answer between neighbors: its sensitivit
 released by :meth:`pkm.privacy.BaseCurator.release`, the only place that charges.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from pkm.compute import Points
+from pkm.compute.storage.blocks import Arrays, Combine, add, map_reduce_all
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import freeze_fields
 
@@ -126,6 +128,11 @@ class Query:
         """Compute the private exact answer; int64 for parts with additive noise."""
         raise NotImplementedError(f"{type(self).__name__} must define exact")
 
+    @classmethod
+    def exact_all(cls, source: Any, queries: Sequence[Any]) -> list[Answer]:
+        """Compute the exact answers of several queries of this type."""
+        return [query.exact(source) for query in queries]
+
     def details(self) -> Details:
         """Public arguments that the ledger records beside scales and sensitivities."""
         return {}
@@ -156,3 +163,40 @@ class Query:
     def flaw(self, source: Any) -> str:
         """Id in ``analysis/flaws.yaml`` if a paper's sensitivity does not hold."""
         return ""
+
+
+class BlockQuery(Query):
+    """Base class of queries whose answers combine those of blocks of points.
+
+    Several of one type are answered in one pass over the points.
+
+    Attributes
+    ----------
+    combine : callable
+        Combines the arrays of some blocks with those of others. Default: adds them.
+    """
+
+    combine: ClassVar[Combine] = staticmethod(add)
+
+    def of_block(self, source: Any) -> Callable[[Points], Arrays]:
+        """Return a picklable function from a block of points to its arrays."""
+        raise NotImplementedError(f"{type(self).__name__} must define of_block")
+
+    def answer(self, source: Any, totals: Arrays) -> Answer:
+        """Make the exact answer of the combined arrays."""
+        raise NotImplementedError(f"{type(self).__name__} must define answer")
+
+    def exact(self, source: Any) -> Answer:
+        """Compute the exact answer, in one pass."""
+        return self.exact_all(source, [self])[0]
+
+    @classmethod
+    def exact_all(cls, source: Any, queries: Sequence["BlockQuery"]) -> list[Answer]:
+        """Compute the exact answers of several queries, in one pass for all."""
+        # Blocks are read once. A function of each query is computed on every block.
+        functions = [query.of_block(source) for query in queries]
+        totals = map_reduce_all(source._shards, functions, cls.combine)
+        return [
+            query.answer(source, total)
+            for query, total in zip(queries, totals, strict=True)
+        ]

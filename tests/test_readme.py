@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from pkm import methods
 from pkm.experiments.commands import run
@@ -96,6 +97,13 @@ def test_examples_of_other_pages_print_something(path, tmp_path, monkeypatch, ca
     (example,) = blocks(path.read_text(encoding="utf-8"), "python")
     exec(example, {})
     assert capsys.readouterr().out
+    if path.parent.name == "stories":
+        # The picture of the page is drawn by its code: copy it to docs/figures/stories.
+        stored = ROOT / "docs" / "figures" / "stories" / f"{path.stem}.png"
+        assert f"](../figures/stories/{stored.name})" in path.read_text(encoding="utf-8")
+        assert stored.stat().st_size < 150_000
+        drawn, kept = (Image.open(file).size for file in (tmp_path / stored.name, stored))
+        assert drawn == kept
 
 
 def test_counts_of_claims_agree():

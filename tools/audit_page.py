@@ -51,24 +51,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, or 2 if there is no audit to write about.
     """
-    source, folder = map(Path, sys.argv[1:] if arguments is None else arguments)
+    path, folder = map(Path, sys.argv[1:] if arguments is None else arguments)
     try:
-        audits = list(read(source).values())
+        audits = list(read(path).values())
         if not audits:
-            raise ValueError(f"{source} has no audits: run `make audit`")
+            raise ValueError(f"{path} has no audits: run `make audit`")
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     drawn = draw_audit([_keep_worst_query(audit) for audit in audits])
-    source = plot.digest(read_spec(), "bench")
-    picture = plot.save(plot.plot(drawn.drawing), "png", source)
+    digest = plot.digest(read_spec(), "bench")
+    picture = plot.save(plot.plot(drawn.drawing), "png", digest)
     atomic_write(folder / "figures" / "audit.png", picture)
     page = TEXT.format(
-        counts=_counts(audits),
-        findings=_findings(audits),
+        counts=_format_counts(audits),
+        findings=_format_findings(audits),
         figure="figures/audit.png",
         caption=textwrap.fill(drawn.caption, WIDTH),
-        numbers=_markdown(drawn.formatted),
+        numbers=_format_table(drawn.formatted),
     )
     atomic_write(folder / "audit.md", page.encode())
     return 0
@@ -80,14 +80,14 @@ def _keep_worst_query(audit: Audit) -> Audit:
     return replace(audit, tightness=dict(by_ratio[-1:]))
 
 
-def _counts(audits: Sequence[Audit]) -> str:
-    """Lines of the table of verdicts."""
+def _format_counts(audits: Sequence[Audit]) -> str:
+    """Write the lines of the table of verdicts."""
     counts = table(audits)["verdict"].value_counts()
     return "\n".join(f"| {verdict} | {count} |" for verdict, count in counts.items())
 
 
-def _findings(audits: Sequence[Audit]) -> str:
-    """One item for each finding."""
+def _format_findings(audits: Sequence[Audit]) -> str:
+    """Write one item for each finding."""
     items = [
         f"- **{audit.name}**, {finding['view']}, {finding['label'].replace('_', ' ')} "
         f"({finding['flaw'] or 'not registered'}): "
@@ -102,8 +102,8 @@ def _findings(audits: Sequence[Audit]) -> str:
     )
 
 
-def _markdown(formatted: pd.DataFrame) -> str:
-    """Table in Markdown, without what the caption, the verdict and the README say."""
+def _format_table(formatted: pd.DataFrame) -> str:
+    """Write the table in Markdown, without what the caption says."""
     formatted = formatted.drop(columns=["adjacency", "residuals", "pairs", "runs"])
     lines = [list(formatted.columns), ["---"] * formatted.shape[1]]
     lines += formatted.astype(str).to_numpy().tolist()

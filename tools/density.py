@@ -178,11 +178,11 @@ def find_violations() -> Iterator[str]:
 def print_table(rows: dict[str, dict[str, float]]) -> None:
     """Print a line for each row."""
     width = max(map(len, rows))
-    names = next(iter(rows.values()))
-    print(" " * width, *(f"{name:>12}" for name in names))
+    columns = next(iter(rows.values()))
+    print(" " * width, *(f"{name:>12}" for name in columns))
     for label, row in rows.items():
-        cells = (f"{value:>12,.{int(value % 1 > 0)}f}" for value in row.values())
-        print(f"{label:<{width}}", *cells)
+        numbers = (f"{value:>12,.{int(value % 1 > 0)}f}" for value in row.values())
+        print(f"{label:<{width}}", *numbers)
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -8,7 +8,8 @@ from typing import Any
 
 PAGE = "leaderboard.md"
 SCRIPT = "tables.js"
-TEMPLATES = Path(__file__).resolve().parents[1] / "analysis" / "templates"
+ROOT = Path(__file__).resolve().parents[1]
+TEMPLATES = ROOT / "analysis" / "templates"
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -16,8 +17,10 @@ def on_files(files: Any, config: Any) -> Any:
     # Only the site needs MkDocs.
     from mkdocs.structure.files import File
 
-    content = (TEMPLATES / SCRIPT).read_text(encoding="utf-8")
-    files.append(File.generated(config, SCRIPT, content=content))
+    script = TEMPLATES / SCRIPT
+    content = script.read_text(encoding="utf-8")
+    file = File.generated(config, SCRIPT, content=content)
+    files.append(file)
     return files
 
 

@@ -5,8 +5,8 @@
 
 A and B are folders of reports, or one report each: two runs of one profile, two
 machines, or the profiles quick and paper. Claims about this project's own code are
-counted in one column. A claim that is undecided in one of two runs is no flip. The exit
-code is 1 if there is a flip.
+counted in one column. A flip is a claim with two unlike verdicts, both of them decided:
+inconclusive, for example, is not. The exit code is 1 if there is a flip.
 """
 
 import sys

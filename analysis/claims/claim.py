@@ -17,16 +17,20 @@ from pkm.analysis.claims import exact, predicates  # noqa: F401, types of checks
 from pkm.analysis.claims.findings import CHECK_KEYS, COMMON_KEYS
 from pkm.analysis.paper_files import (
     KnownNames,
-    make_entry,
-    place,
+    name_file,
+    parse_entry,
     read,
     refuse_unknown,
 )
 from pkm.analysis.tables.removals import RemovalStudy, parent_sweep
 from pkm.analysis.tables.study import Study
 
+#: What a claim is about: an order of methods, a bound, a change along a column, a size,
+#: or a number.
 Kind = Literal["ordering", "threshold", "trend", "magnitude", "count"]
-#: Where a claim comes from.
+#: Where a claim comes from: the authors say it, suggest it, or take it from other work;
+#: it follows from a theorem or from printed numbers; this project found it in printed
+#: numbers, or takes a form of it that can be measured.
 Basis = Literal[
     "explicit", "implied", "cited", "theorem", "printed", "derived", "surrogate"
 ]
@@ -89,7 +93,7 @@ def read_claims(paper: str) -> dict:
         by its id, or a key is unknown or absent.
     """
     content = _DEFAULTS | read(paper, "claims.yaml", _REQUIRED, _DEFAULTS)
-    file = place(paper, "claims.yaml")
+    file = name_file(paper, "claims.yaml")
     known = KnownNames(paper, content["derived"])
     claims: dict[str, Claim] = {}
     for entry in content["claims"]:
@@ -104,14 +108,14 @@ def read_claims(paper: str) -> dict:
 
 def adapt_study(
     study: Study,
-    gaps: pd.DataFrame,
+    missing: pd.DataFrame,
     paper: str,
 ) -> tuple[Study, pd.DataFrame]:
-    """Return stored rows and gaps with the paper's own names of sweeps and methods."""
+    """Return stored rows and missing cells with the paper's names of sweeps."""
     if not read_claims(paper)["removals"]:
-        return study, gaps
-    # The gaps of all parts of a sweep are under its name.
-    return RemovalStudy(study), gaps.assign(sweep=gaps["sweep"].map(parent_sweep))
+        return study, missing
+    # The missing cells of all parts of a sweep are under its name.
+    return RemovalStudy(study), missing.assign(sweep=missing["sweep"].map(parent_sweep))
 
 
 def make_claim(
@@ -120,7 +124,7 @@ def make_claim(
     known: KnownNames,
 ) -> Claim:
     """Make a claim of its entry, with all keys and names checked."""
-    claim = make_entry(Claim, entry, location)
+    claim = parse_entry(Claim, entry, location)
     check_keys(claim.check, location)
     for check in _list_checks(claim.check):
         known.check(check, location)
@@ -134,14 +138,13 @@ def check_keys(
     """Refuse a check, its parts or its variants with an unknown type or key."""
     known = CHECK_KEYS | {"all_of": {*COMMON_KEYS, "parts"}}
     for entry in _list_checks(check):
-        kind = entry.get("type")
-        refuse_unknown([kind], known, f"{location}: type of check")
-        keys = known[kind] | {"text"}
-        refuse_unknown(entry, keys, f"{location}: check {kind}")
+        name = entry.get("type")
+        refuse_unknown([name], known, f"{location}: type of check")
+        refuse_unknown(entry, known[name] | {"text"}, f"{location}: check {name}")
 
 
 def _list_checks(check: Mapping) -> Iterator[Mapping]:
-    """A check, its parts, and with their options its variants."""
+    """Yield a check, its parts, and its variants with their options."""
     yield check
     for entry in (*check.get("parts", ()), *list_variants(check)):
         yield from _list_checks(entry)

@@ -1,4 +1,4 @@
-"""What a claim compares: pairs of stored means, and their ratios.
+"""What a claim compares: stored means of two sides, and their ratios.
 
 `left` and `right` list selectors (a method's name, or column values); `over` names the
 columns in which both sides agree, with the expected values or ``any``. Data sets that
@@ -27,7 +27,13 @@ from pkm.analysis.claims.findings import (
 )
 from pkm.analysis.claims.reported import parse_number
 from pkm.analysis.tables.statistics import area, resampled_means
-from pkm.analysis.tables.study import SeedMatrix, Study, concatenate, matches
+from pkm.analysis.tables.study import (
+    SeedMatrix,
+    Study,
+    as_columns,
+    concatenate,
+    matches,
+)
 
 #: Keys that select what is compared.
 SELECTION = (
@@ -49,18 +55,17 @@ SELECTION = (
     "datasets_each",
     "up_to",
 )
-#: Keys of reported numbers that the ratios are divided by.
+#: Keys that name the reported numbers by which the ratios are divided.
 REPORTED = ("numbers", "cell")
 #: How values are averaged over data sets: ratio of the means, mean of the ratios (every
 #: data set weighs the same, whatever its height), mean of the differences.
 AVERAGES = ("ratio_of_means", "mean_of_ratios", "difference")
 _DATA_COLUMNS = ("dataset", "epsilon", "n", "d", "k")
-Selector = str | Mapping
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Comparisons of cells of a matrix.
+class Comparisons:
+    """Comparisons between cells of a matrix, the left ones and the right ones.
 
     Attributes
     ----------
@@ -75,7 +80,7 @@ class Pairs:
         What was expected and is not stored.
     complete : ndarray of shape (comparisons,), bool
         Which comparisons rest on all the data sets that they are about.
-    how : str
+    averaging : str
         How values are averaged over data sets: one of `AVERAGES`.
     """
 
@@ -84,7 +89,7 @@ class Pairs:
     rows: pd.DataFrame
     missing: str
     complete: np.ndarray
-    how: str
+    averaging: str
 
     @property
     def first_cells(self) -> pd.DataFrame:
@@ -120,24 +125,24 @@ class Pairs:
         side: str,
     ) -> np.ndarray:
         """Average the resampled means of a side, relative to those of their `scale`."""
-        if self.how not in AVERAGES:
-            raise ValueError(f"average={self.how!r} must be one of {AVERAGES}")
+        if self.averaging not in AVERAGES:
+            raise ValueError(f"average={self.averaging!r} must be one of {AVERAGES}")
         values = self._means[:, self.rows[side]]
         if "scale" not in self.rows:
             return self.average(values)
         scale = self._means[:, self.rows["scale"]]
-        if self.how == "difference":
+        if self.averaging == "difference":
             return self.average(values - scale)
-        if self.how == "mean_of_ratios":
+        if self.averaging == "mean_of_ratios":
             return self.average(values / scale)
         return self.average(values) / self.average(scale)
 
 
-def find_pairs(
+def find_comparisons(
     study: Study,
     check: Mapping,
     context: Context,
-) -> Pairs:
+) -> Comparisons:
     """Find the comparisons of a check; see the module.
 
     With `across` each selector names one cell per combination, and the two sides need
@@ -150,11 +155,11 @@ def find_pairs(
     if isinstance(check["metric"], list):
         over["metric"] = check["metric"]
     matrix = _select_matrix(study, check, over, context)
-    gaps = ""
+    unstored = ""
     if "share_of_runs" in check:
         # A rule on runs says nothing of those that are not stored.
-        methods = [_as_mapping(selector)["method"] for selector in check["left"]]
-        gaps = context.describe_gaps(methods, check["sweep"])
+        methods = [as_columns(selector)["method"] for selector in check["left"]]
+        unstored = context.describe_missing_cells(methods, check["sweep"])
         matrix = _share_of_runs(matrix, check["share_of_runs"])
     rows = _match_sides(matrix.cells, check, over)
     if not len(rows):
@@ -188,10 +193,16 @@ def find_pairs(
         _describe_missing(check, over, keys),
         few if n_fewest < n_expected else "",
         *short,
-        gaps,
+        unstored,
     )
-    how = check.get("average", AVERAGES[0])
-    return Pairs(matrix, keys, rows, missing, n_datasets >= n_expected, how)
+    return Comparisons(
+        matrix,
+        keys,
+        rows,
+        missing,
+        n_datasets >= n_expected,
+        check.get("average", AVERAGES[0]),
+    )
 
 
 def _match_sides(
@@ -274,8 +285,8 @@ def _find_side(
         repeated = selected[selected.duplicated()]
         if len(repeated):
             what = "several data sets" if is_across else "two cells"
-            place = dict(repeated.iloc[0])
-            raise ValueError(f"selector {selector!r} matches {what} at {place}")
+            values = dict(repeated.iloc[0])
+            raise ValueError(f"selector {selector!r} matches {what} at {values}")
         columns = {side: selected.index, f"{side}_label": label(selector)}
         tables.append(selected.assign(**columns))
     return pd.concat(tables, ignore_index=True)
@@ -296,15 +307,11 @@ def _share_of_runs(
     return replace(matrix, cells=cells, values=values)
 
 
-def _as_mapping(selector: Selector) -> dict:
-    return {"method": selector} if isinstance(selector, str) else dict(selector)
-
-
-def label(selector: Selector) -> str:
+def label(selector: str | Mapping) -> str:
     """Write a selector: the method, and the other columns with their values."""
     return ", ".join(
         str(value) if name == "method" else f"{name}={value}"
-        for name, value in _as_mapping(selector).items()
+        for name, value in as_columns(selector).items()
     )
 
 
@@ -349,16 +356,17 @@ def measure_ratios(
     check: Mapping,
     context: Context,
 ) -> BootstrapValues:
-    """Resampled ratios left / right per comparison of a check; see `divide_pairs`.
+    """Compute resampled ratios left / right of each comparison; see `divide_sides`.
 
     With `numbers` these are divided by reported ones, where a data set has both:
-    `numbers` names a mapping from data sets to reported numbers, or reported cells
-    whose smallest entry of the names `cell` is meant; `over` may name some of them.
+    `numbers` names a mapping from data sets to reported numbers. Or it names reported
+    cells (see `pkm.analysis.claims.reported`): then `cell` names numbers of each, of
+    which the smallest is taken. `over` may name some of the data sets.
 
     A list of metrics gives the comparisons of each one, with a column `metric`.
     """
     if "numbers" not in check:
-        return divide_pairs(find_pairs(study, check, context), check)
+        return divide_sides(find_comparisons(study, check, context), check)
     reported = context.reported[check["numbers"]]
     if "cell" in check:
         # The smallest of the named numbers of each reported cell that has one.
@@ -370,7 +378,7 @@ def measure_ratios(
         reported = {name: reported[name] for name in check["over"]["dataset"]}
 
     check = check | {"over": {"dataset": list(reported)}}
-    measured = divide_pairs(find_pairs(study, check, context), check)
+    measured = divide_sides(find_comparisons(study, check, context), check)
     datasets = measured.cases["dataset"]
     divisors = datasets.map(reported).to_numpy(dtype=float)
     return replace(
@@ -382,23 +390,23 @@ def measure_ratios(
     )
 
 
-def divide_pairs(
-    pairs: Pairs,
+def divide_sides(
+    comparisons: Comparisons,
     check: Mapping,
 ) -> BootstrapValues:
-    """Resampled ratios left / right per comparison.
+    """Compute resampled ratios left / right of each comparison.
 
     Without `right` the left side itself (its mean relative to `relative_to`). ``by:
     difference`` subtracts the right side instead; `times` multiplies the left side by
     an expression in the columns of its cells, such as ``1 / k``.
     """
-    left = pairs.resample("left")
-    right = pairs.resample("right") if "right" in check else 1.0
+    left = comparisons.resample("left")
+    right = comparisons.resample("right") if "right" in check else 1.0
     if "times" in check:
-        cells = pairs.matrix.cells
+        cells = comparisons.matrix.cells
         factors = evaluate_columns(cells, check["times"])
         factors = np.broadcast_to(np.asarray(factors, dtype=float), len(cells))
-        left = left * pairs.average(factors[None, pairs.rows["left"]])
+        left = left * comparisons.average(factors[None, comparisons.rows["left"]])
 
     name = "Ratio" if {"right", "relative_to", "times"} & set(check) else "Value"
     values = left / right
@@ -412,11 +420,11 @@ def divide_pairs(
         extra_columns += ["mean_of_runs", "largest_of_runs"]
     return BootstrapValues(
         values,
-        pairs.keys,
-        pairs.shared_seeds,
-        pairs.missing,
+        comparisons.keys,
+        comparisons.shared_seeds,
+        comparisons.missing,
         name,
-        pairs.complete,
-        pairs.first_cells[extra_columns],
+        comparisons.complete,
+        comparisons.first_cells[extra_columns],
         is_cost="share_of_runs" not in check,
     )

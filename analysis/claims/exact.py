@@ -47,7 +47,7 @@ def _select(
     check: Mapping,
     *columns: str,
 ) -> pd.DataFrame:
-    """Rows or cells with the values that a check names of some columns, if any."""
+    """Select the rows or cells that have the values that a check names."""
     selector = {name: check[name] for name in columns if name in check}
     return table[matches(table, selector)]
 
@@ -56,7 +56,7 @@ def _restrict(
     table: pd.DataFrame,
     check: Mapping,
 ) -> pd.DataFrame:
-    """The rows that the rule of a check is about."""
+    """Select the rows that the rule of a check is about."""
     if not len(table) or "where" not in check:
         return table
     return table[evaluate_columns(table, check["where"])]
@@ -107,8 +107,8 @@ def rows(
         describe_missing(values, table[name], f"{name} ")
         for name, values in check.get("expected", {}).items()
     ]
-    gaps = context.describe_gaps(check.get("method"), check.get("sweep"))
-    return agree(evidence, text, check, join_texts(*missing, gaps))
+    unstored = context.describe_missing_cells(check.get("method"), check.get("sweep"))
+    return agree(evidence, text, check, join_texts(*missing, unstored))
 
 
 @check_type("numbers", "metric", "rule", "where")
@@ -123,7 +123,7 @@ def printed(
     `metric` they are expressions in the names of methods, and a case is a data set.
     """
     entry = context.reported[check["numbers"]]
-    table = pd.DataFrame(reported.list_cells(entry))
+    table = pd.DataFrame(reported.list_reported_cells(entry))
     if "metric" in check:
         table = table.pivot(index="dataset", columns="method", values=check["metric"])
         table = table.reset_index()
@@ -213,7 +213,7 @@ def replacement_costs(
     charged: pd.DataFrame,
     rules: Mapping[str, Mapping[str, str]],
 ) -> pd.DataFrame:
-    """Squared Gaussian costs and deltas of runs if a record is replaced, not left out.
+    """Compute what runs cost if a record is replaced, not left out.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def _read_charged(
     study: Study,
     check: Mapping,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Cells of a check with all parameters that it names, and their charges."""
+    """Read the cells of a check, with parameters that it names, and their charges."""
     cells = _select(study.cells.drop_duplicates("cell"), check, "method", "sweep")
     for name, default in check.get("defaults", {}).items():
         stored = cells.get(name, pd.Series("auto", cells.index)).fillna("auto")
@@ -282,8 +282,8 @@ def _judge_rows(
     names = dict.fromkeys([*identity, *columns, *used])
     evidence = with_columns(known[list(names)], {"agrees": rule})
     evidence = evidence.reset_index(drop=True)
-    gaps = context.describe_gaps(known["method"].unique())
-    missing = join_texts(unknown, gaps, missing)
+    unstored = context.describe_missing_cells(known["method"].unique())
+    missing = join_texts(unknown, unstored, missing)
     return agree(evidence, f"Required: {rule}.", check, missing)
 
 
@@ -291,7 +291,7 @@ def _named_columns(
     table: pd.DataFrame,
     expression: str,
 ) -> list[str]:
-    """Columns of a table that an expression names."""
+    """List the columns of a table that an expression names."""
     return [name for name in table if re.search(rf"\b{name}\b", expression)]
 
 
@@ -358,8 +358,8 @@ def equals_central_run(
     table["agrees"] = table["difference"] <= ROUNDING
     unmatched = describe_missing(protocol["dataset"].unique(), both["dataset"])
     unmatched = f"central runs at this epsilon: {unmatched}" if unmatched else ""
-    gaps = context.describe_gaps(sweeps=check["sweep"])
-    missing = join_texts(unmatched, gaps)
+    unstored = context.describe_missing_cells(sweeps=check["sweep"])
+    missing = join_texts(unmatched, unstored)
     largest = both["difference"].max()
     text = f"{len(both)} runs, relative differences of at most {largest:.2g}."
     return agree(table, text, check, missing)

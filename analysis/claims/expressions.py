@@ -124,7 +124,7 @@ def _first(
     holds: np.ndarray,
     mask: Mask = None,
 ) -> np.ndarray:
-    """Smallest value of a column at which something holds, infinite if nowhere."""
+    """Find the smallest value of a column at which something holds, else infinity."""
     selected = holds & _as_mask(holds, mask)
     values = np.where(selected, column.astype(float), np.inf)
     return values.min(axis=1)
@@ -135,7 +135,7 @@ def _holds_from(
     holds: np.ndarray,
     mask: Mask = None,
 ) -> np.ndarray:
-    """Smallest value at which, and above which, it always holds; infinite if none."""
+    """Find the smallest value from which on something always holds, else infinity."""
     selected = _as_mask(holds, mask)
     violations = np.where(~holds & selected, column.astype(float), -np.inf)
     last_violation = violations.max(axis=1, keepdims=True)
@@ -146,7 +146,7 @@ def _stays_true(
     column: np.ndarray,
     holds: np.ndarray,
 ) -> np.ndarray:
-    """Whether something holds at some value, and at every value after that."""
+    """Tell whether something holds at some value, and at every value after that."""
     holds_from = _holds_from(column, holds)
     is_first = holds_from == _first(column, holds)
     return is_first & (holds_from < np.inf)
@@ -156,7 +156,7 @@ def _as_mask(
     holds: np.ndarray,
     mask: Mask,
 ) -> np.ndarray:
-    """Mask of the cases, of all by default; there must be one."""
+    """Return a mask of the cases, by default of all; refuse one of no case."""
     if mask is None:
         mask = np.ones(holds.shape[1], dtype=bool)
     if not mask.any():
@@ -168,7 +168,7 @@ def _correlation(
     x: np.ndarray,
     values: np.ndarray,
 ) -> np.ndarray:
-    """Spearman's correlation with x, 0 where all values are equal."""
+    """Compute Spearman's correlation with x; 0 where all values are equal."""
     _require(len(x), MIN_POINTS, "values", "that a trend needs")
     with np.errstate(invalid="ignore"):
         correlation = np.corrcoef(stats.rankdata(x), stats.rankdata(values, axis=1))
@@ -191,7 +191,7 @@ def _fit_line(
     mask: Mask = None,
     min_points: int = MIN_POINTS,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Slope of the least-squares line of the cases, and the RMSE of its residuals."""
+    """Fit a least-squares line to the cases: slope, and RMSE of the residuals."""
     selected = _as_mask(values, mask)
     x = x[selected]
     _require(len(np.unique(x)), min_points, "values", "that a slope needs")
@@ -210,13 +210,13 @@ def item(
     column: np.ndarray,
     place: int,
 ) -> np.ndarray:
-    """Item of lists of numbers, written as text; NaN where there is none."""
+    """Return an item of lists of numbers, written as text; NaN where there is none."""
     items = pd.Series(column.astype(str)).str.strip("[]").str.split(",").str[place]
     return pd.to_numeric(items, errors="coerce").to_numpy(dtype=float)
 
 
 def _rank(values: np.ndarray) -> np.ndarray:
-    """Share of the cases that come before each one, in the order of their values."""
+    """Compute the share of the cases with values before that of each one."""
     return (stats.rankdata(values, "ordinal", axis=1) - 1) / values.shape[1]
 
 
@@ -224,7 +224,7 @@ def _lowest(
     values: np.ndarray,
     share: float,
 ) -> np.ndarray:
-    """Mask of the share of cases with the smallest values, of one at least."""
+    """Return a mask of a share of the cases with the smallest values, one at least."""
     n_cases = values.shape[1]
     n_lowest = max(round(share * n_cases), 1)
     return _rank(values) * n_cases < n_lowest - 0.5
@@ -234,7 +234,7 @@ def _levels(
     level: np.ndarray,
     group: np.ndarray,
 ) -> list[float]:
-    """Levels that every group has, in their order."""
+    """List the levels that every group has, in their order."""
     counts = pd.crosstab(level, group)
     return list(counts.index[counts.all(axis=1)])
 
@@ -244,7 +244,7 @@ def _interior_gain(
     level: np.ndarray,
     group: np.ndarray,
 ) -> np.ndarray:
-    """How far the best inner level is below the outer ones; see the module."""
+    """Measure how far the best inner level is below the outer ones; see the module."""
     levels = _levels(level, group)
     _require(len(levels), MIN_POINTS, "levels", "in every group")
     by_group = pd.DataFrame(values.T).groupby([level, group]).mean()

@@ -35,12 +35,12 @@ def network(latency_ms: float) -> str:
 
 
 def federated(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows or cells that ran as a protocol; none where no column says so."""
+    """Select rows or cells that ran as a protocol; none where no column says so."""
     return table[table["clients"] > 0] if "clients" in table else table.iloc[:0]
 
 
 def costs(study: Study) -> pd.DataFrame:
-    """What an iteration costs in every federated cell.
+    """Compute what an iteration costs in every federated cell.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def _judge_cost(
         row["mean"] = factor
         row["half_width"] *= factor / mean
         row["ratio_without_latency"] = np.nan
-        if row["verdict"] == EQUAL and abs(factor - value.mean) > value.unit / 2:
+        if row["verdict"] == EQUAL and abs(factor - value.mean) > value.digit / 2:
             row["verdict"] = DIFFERENT
     return row
 
@@ -168,7 +168,7 @@ def _judge_time(
     half_width = measured["iteration_ms_half_width"]
     # Two sends an iteration, one up and one down.
     without_latency = mean - 2 * measured["latency_ms"]
-    margin = np.hypot(half_width, value.largest_deviation) + value.unit / 2
+    margin = np.hypot(half_width, value.largest_deviation) + value.digit / 2
     verdict = FASTER if mean < value.mean else SLOWER
     reason = ""
     if measured["transport"] == "threads":

@@ -66,8 +66,8 @@ COMMON_KEYS = (
     "quantifier",
     *BOUNDS,
 )
-#: Planned runs without rows, where there are none.
-NO_GAPS = pd.DataFrame(
+#: The table of planned cells without rows, where there are none.
+NONE_MISSING = pd.DataFrame(
     columns=["sweep", "method", "dataset", "epsilon", "reason"], dtype=object
 )
 
@@ -150,13 +150,13 @@ class Context:
 
     Attributes
     ----------
-    gaps : DataFrame
-        Planned runs without rows: `sweep`, `method`, `dataset`, `epsilon`, `reason`.
+    missing_cells : DataFrame
+        Planned cells without rows: `sweep`, `method`, `dataset`, `epsilon`, `reason`.
     reported : mapping
         Numbers that the paper reports.
     """
 
-    gaps: pd.DataFrame = field(default_factory=NO_GAPS.copy)
+    missing_cells: pd.DataFrame = field(default_factory=NONE_MISSING.copy)
     reported: Mapping = field(default_factory=dict)
 
     def explain_missing(
@@ -167,12 +167,11 @@ class Context:
         sweeps = as_list(sweeps)
         names = list_names(sweeps, SWEEPS_NAMED, " or ")
         text = f"no stored rows of sweep {names} that this claim needs"
-        gaps = self.gaps[self.gaps["sweep"].isin(sweeps)]
-        if not len(gaps):
-            return text
-        return f"{text} ({gaps['reason'].mode().iloc[0]})"
+        cells = self.missing_cells
+        reasons = cells.loc[cells["sweep"].isin(sweeps), "reason"].mode()
+        return f"{text} ({reasons[0]})" if len(reasons) else text
 
-    def describe_gaps(
+    def describe_missing_cells(
         self,
         methods: str | Iterable | None = None,
         sweeps: str | Iterable | None = None,
@@ -182,15 +181,15 @@ class Context:
         A rule that holds on every stored row says nothing about these, even where it is
         deterministic.
         """
-        gaps = self.gaps
+        cells = self.missing_cells
         for column, values in {"method": methods, "sweep": sweeps}.items():
             if values is not None:
-                gaps = gaps[gaps[column].isin(as_list(values))]
-        if not len(gaps):
+                cells = cells[cells[column].isin(as_list(values))]
+        if not len(cells):
             return ""
-        datasets = gaps["dataset"].astype(str).unique()
+        datasets = cells["dataset"].astype(str).unique()
         listed = list_names(datasets, DATASETS_NAMED)
-        return f"{len(gaps)} planned cells without rows, of {listed}"
+        return f"{len(cells)} planned cells without rows, of {listed}"
 
 
 class MissingRows(LookupError):
@@ -413,9 +412,9 @@ def decide(
     p_kept, p_violated = _test_bounds(estimates, bounds, truth)
     is_kept = on_sample & (share >= 1 - LEVEL) & (p_kept <= LEVEL)
     is_violated = ~on_sample & (share <= LEVEL) & (holm(p_violated) <= LEVEL)
-    cases = [is_violated & is_decidable, is_kept & is_decidable]
-    violated, kept = cases
-    outcome = np.select(cases, ["violated", "kept"], "open")
+    decided = [is_violated & is_decidable, is_kept & is_decidable]
+    violated, kept = decided
+    outcome = np.select(decided, ["violated", "kept"], "open")
 
     # Decide the claim, from its cases or from the joint predicate.
     if quantifier == "all":
@@ -478,7 +477,7 @@ def _measure_slack(
     values: np.ndarray,
     bounds: Mapping[str, float],
 ) -> float:
-    """Factor by which the value that comes nearest to its bound keeps it."""
+    """Compute the factor by which the value that is nearest to its bound keeps it."""
     factors = [(values / bound) ** BOUNDS[name][1] for name, bound in bounds.items()]
     return float(np.min(factors))
 
@@ -488,7 +487,7 @@ def _test_bounds(
     bounds: Mapping[str, float],
     truth: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """p-values of every case that the bounds are kept, and that one is violated.
+    """Test in every case that the bounds are kept, and that one is violated: p-values.
 
     Shares of the resamples, of which `truth` says whether they keep the bounds, take
     the place of t tests where values are no numbers or have no variance.
@@ -530,7 +529,7 @@ def _describe(
         known = np.where(np.isfinite(on_sample), on_sample, np.nan)
         ends = (np.nanargmin(known), np.nanargmax(known))
         text = f"{bootstrap.name} between {' and '.join(texts[end] for end in ends)}"
-        named = [texts[place] for place in np.flatnonzero(violated)[:CASES_LISTED]]
+        named = [texts[case] for case in np.flatnonzero(violated)[:CASES_LISTED]]
         text += f", violated at {', '.join(named)}" if named else ""
     more = f", {bootstrap.text}" if bootstrap.text else ""
     return f"{text} (required: {bounds_text(bounds)}){more};"

@@ -14,9 +14,9 @@ import pandas as pd
 from pkm.analysis.claims.comparisons import (
     REPORTED,
     SELECTION,
-    Pairs,
+    Comparisons,
     count_values,
-    find_pairs,
+    find_comparisons,
     measure_ratios,
 )
 from pkm.analysis.claims.expressions import evaluate_columns
@@ -186,7 +186,7 @@ def _count_cases(
     check: Mapping,
     names: Sequence[str],
 ) -> int | None:
-    """Cases of a group of a complete study; None if the check does not say."""
+    """Count the cases of a group of a complete study; None if it cannot be told."""
     counts = count_values(check)
     inside = {*counts, *check["over"]}.difference(names)
     if names and inside <= set(counts):
@@ -224,7 +224,7 @@ def ordering(
     one plus the difference as a share of the right mean. A `strict` claim has no margin
     and needs a value below one.
     """
-    return _decide_order(find_pairs(study, check, context), check)
+    return _decide_order(find_comparisons(study, check, context), check)
 
 
 @check_type(*SELECTION, *ORDER, "along", "steps")
@@ -237,15 +237,17 @@ def improving(
 
     See `ordering`.
     """
-    pairs = find_pairs(study, check, context)
+    comparisons = find_comparisons(study, check, context)
     along = check["along"]
-    names = [name for name in pairs.keys if name not in (along, "right")]
+    names = [name for name in comparisons.keys if name not in (along, "right")]
     # Compare the left side at each value of the column with that at the value before.
-    comparison = pairs.rows["comparison"]
-    rows = pairs.rows.assign(
-        at=comparison.map(pairs.keys[along].astype(float)),
-        group=comparison.map(pairs.keys.groupby(names, sort=False).ngroup()),
-        dataset=pairs.matrix.cells["dataset"].to_numpy()[pairs.rows["left"]],
+    comparison = comparisons.rows["comparison"]
+    rows = comparisons.rows.assign(
+        at=comparison.map(comparisons.keys[along].astype(float)),
+        group=comparison.map(comparisons.keys.groupby(names, sort=False).ngroup()),
+        dataset=comparisons.matrix.cells["dataset"].to_numpy()[
+            comparisons.rows["left"]
+        ],
     ).sort_values(["group", "at"])
     rows["right"] = rows.groupby(["group", "dataset"])["left"].shift()
     rows = rows.dropna(subset="right").drop(columns=["at", "group", "dataset"])
@@ -253,24 +255,24 @@ def improving(
     if not len(steps):
         raise MissingRows(f"only one value of {along} is stored")
 
-    keys = pairs.keys.loc[steps].assign(right="the value before")
+    keys = comparisons.keys.loc[steps].assign(right="the value before")
     few = f"{len(steps)} of {check['steps']} steps available"
-    pairs = replace(
-        pairs,
+    comparisons = replace(
+        comparisons,
         keys=keys.reset_index(drop=True),
         rows=rows.astype(int),
         missing=few if len(steps) < check["steps"] else "",
         complete=np.ones(len(steps), dtype=bool),
     )
-    return _decide_order(pairs, check)
+    return _decide_order(comparisons, check)
 
 
 def _decide_order(
-    pairs: Pairs,
+    comparisons: Comparisons,
     check: Mapping,
 ) -> Finding:
     """Decide how much worse the left side of each comparison is; see `ordering`."""
-    left, right = map(pairs.resample, _SIDES)
+    left, right = map(comparisons.resample, _SIDES)
     # Costs are compared by their ratio, and so are positive scores.
     sign = -1.0 if check.get("higher_is_better") else 1.0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -285,11 +287,11 @@ def _decide_order(
         bounds = {"below": 1.0}
     bootstrap = BootstrapValues(
         values,
-        pairs.keys,
-        pairs.shared_seeds,
-        pairs.missing,
+        comparisons.keys,
+        comparisons.shared_seeds,
+        comparisons.missing,
         "Ratio",
-        pairs.complete,
+        comparisons.complete,
         {"left_mean": left[0], "right_mean": right[0]},
     )
     return decide(bootstrap, check | bounds)

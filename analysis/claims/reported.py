@@ -2,8 +2,9 @@
 
 A claims file lists, under ``reported: <name>:``, the `sweep` of the measured runs (or
 several), the number of `runs` of a reported mean, the `epsilon` of the private ones,
-`cells` (table, data set, method, and for each metric ``"mean ± standard deviation"`` as
-reported), `not_comparable` and `notes` (which cells they concern, and a `reason`).
+`cells` (cells of tables of the paper: table, data set, method, and for each metric
+``"mean ± standard deviation"`` as reported), `not_comparable` and `notes` (which of
+these cells they concern, and a `reason`).
 Where `metric` is named, each cell has a number for each method; with `area` it is that
 of the area over epsilon. A number without a deviation is taken to have that of the
 stored runs.
@@ -64,19 +65,19 @@ class ReportedNumber:
     ----------
     mean, deviation : float
         The deviation is NaN where none is reported.
-    unit, deviation_unit : float
-        One unit of the last reported digit of each.
+    digit, deviation_digit : float
+        One unit of the last reported digit of each: 0.01 of ``"0.61"``.
     """
 
     mean: float
     deviation: float
-    unit: float
-    deviation_unit: float
+    digit: float
+    deviation_digit: float
 
     @property
     def largest_deviation(self) -> float:
         """The largest deviation that is reported like this one."""
-        return self.deviation + self.deviation_unit / 2
+        return self.deviation + self.deviation_digit / 2
 
 
 #: Where the paper says that there is no number.
@@ -94,14 +95,14 @@ def parse(text: str) -> ReportedNumber:
     Examples
     --------
     >>> parse("1.4e06 ± 1.3e05")  # doctest: +ELLIPSIS
-    ReportedNumber(mean=1400000.0, deviation=130000.0, unit=100000.0, ...)
+    ReportedNumber(mean=1400000.0, deviation=130000.0, digit=100000.0, ...)
     """
     if text == "N/A":
         return NO_NUMBER
     try:
         mean_text, sign, deviation_text = text.partition("±")
-        mean, unit = parse_number(mean_text)
-        deviation, deviation_unit = (
+        mean, digit = parse_number(mean_text)
+        deviation, deviation_digit = (
             parse_number(deviation_text) if sign else (np.nan, np.nan)
         )
     except (InvalidOperation, ValueError):
@@ -109,7 +110,7 @@ def parse(text: str) -> ReportedNumber:
             f"reported number {text!r} should be 'mean ± standard deviation', "
             "a mean or 'N/A'"
         ) from None
-    return ReportedNumber(mean, deviation, unit, deviation_unit)
+    return ReportedNumber(mean, deviation, digit, deviation_digit)
 
 
 def parse_number(text: str) -> tuple[float, float]:
@@ -125,7 +126,7 @@ def parse_number(text: str) -> tuple[float, float]:
     return float(value), float(Decimal(1).scaleb(exponent))
 
 
-def list_cells(reported: Mapping) -> list[Mapping]:
+def list_reported_cells(reported: Mapping) -> list[Mapping]:
     """Return the reported cells, one for each data set and method; see the module."""
     if "metric" not in reported:
         return reported["cells"]
@@ -163,7 +164,7 @@ def compare_reported(
     numbers = [
         {name: cell[name] for name in PLACE if name in cell}
         | {"metric": metric, "reported": text}
-        for cell in list_cells(reported)
+        for cell in list_reported_cells(reported)
         for metric, text in cell.items()
         if metric not in PLACE
     ]
@@ -186,7 +187,7 @@ def _measure(
     reported: Mapping,
     metric: str,
 ) -> pd.DataFrame:
-    """Mean, deviation and seeds of each data set and method, in raw units."""
+    """Summarize each data set and method in raw units: mean, deviation, seeds."""
     matrix = study.matrix(reported["sweep"], metric)
     matrix = area(matrix) if reported.get("area") else raw_units(matrix)
     epsilon = matrix.cells["epsilon"].astype(float)
@@ -219,7 +220,7 @@ def _judge_number(
         SAMPLE_ERRORS.get(row["metric"], 0.0),
     ]
     n_errors = reported.get("standard_errors", STANDARD_ERRORS)
-    margin = n_errors * np.linalg.norm(errors) + value.unit / 2
+    margin = n_errors * np.linalg.norm(errors) + value.digit / 2
     row = row | {
         "reported_mean": value.mean,
         "reported_deviation": value.deviation,
@@ -250,7 +251,10 @@ def _find_reasons(
     table: pd.DataFrame,
     rules: Sequence[Mapping],
 ) -> pd.Series:
-    """Reason of the first rule that concerns each number; rules without keys do all."""
+    """Find the reason of the first rule that concerns each number.
+
+    A rule without keys concerns all.
+    """
     reasons = pd.Series("", table.index)
     for rule in reversed(rules):
         selector = {name: rule[name] for name in rule if name != "reason"}
@@ -286,5 +290,5 @@ def is_near(
 ) -> bool:
     """Tell whether a measured mean is near the reported one, or rounds to a zero."""
     reported_mean = row["reported_mean"]
-    allowed = share * abs(reported_mean) or parse(row["reported"]).unit / 2
+    allowed = share * abs(reported_mean) or parse(row["reported"]).digit / 2
     return abs(row["mean"] - reported_mean) <= allowed

@@ -19,7 +19,7 @@ from pkm.analysis.claims.findings import (
     CHECK_TYPES,
     HOLDS,
     INCONCLUSIVE,
-    NO_GAPS,
+    NONE_MISSING,
     NOT_COMPARABLE,
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
@@ -68,7 +68,7 @@ class Verdict:
 def evaluate_claims(
     study: Study,
     paper: str,
-    gaps: pd.DataFrame = NO_GAPS,
+    missing: pd.DataFrame = NONE_MISSING,
 ) -> list[Verdict]:
     """Evaluate every claim of a paper.
 
@@ -77,15 +77,15 @@ def evaluate_claims(
     study : Study
     paper : str
         Name of a paper with claims.
-    gaps : DataFrame, optional
-        Columns `sweep`, `method`, `dataset`, `epsilon`, `reason`.
+    missing : DataFrame, optional
+        Planned cells without rows: `sweep`, `method`, `dataset`, `epsilon`, `reason`.
 
     Returns
     -------
     list of Verdict
         In the order of the claims file.
     """
-    study, context = prepare(study, paper, gaps)
+    study, context = prepare(study, paper, missing)
     return [
         Verdict(claim, evaluate_check(study, claim.check, context))
         for claim in read_claims(paper)["claims"]
@@ -95,12 +95,12 @@ def evaluate_claims(
 def prepare(
     study: Study,
     paper: str,
-    gaps: pd.DataFrame = NO_GAPS,
+    missing: pd.DataFrame = NONE_MISSING,
 ) -> tuple[Study, Context]:
     """Return the study adapted to the paper, and the context that its checks need."""
     content = read_claims(paper)
-    study, gaps = adapt_study(study, gaps, paper)
-    return study, Context(gaps, content["reported"])
+    study, missing = adapt_study(study, missing, paper)
+    return study, Context(missing, content["reported"])
 
 
 def evaluate_check(
@@ -196,7 +196,7 @@ def _join_findings(findings: Sequence[Finding]) -> Finding:
 
 
 def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """One row per claim with the columns `OVERVIEW`, for the table of verdicts."""
+    """Make the table of verdicts: a row for each claim with the columns `OVERVIEW`."""
     rows = [
         vars(verdict.claim) | vars(verdict.finding) | {"partial": verdict.partial}
         for verdict in verdicts

@@ -1,8 +1,9 @@
 """Figures as data: what is drawn, read from ``conf/paper/<paper>/figures.yaml``.
 
 The keys of a figure are the fields of `FigureSpec`; `docs/extending.md` lists them. A
-figure passes through two functions: `frames.make_figure_data` summarizes the selected
-rows in one tidy table, and `pkm.analysis.render.draw.render` draws and prints it.
+figure passes through two functions: `figure_data.make_figure_data` summarizes the
+selected rows in one tidy table, and `pkm.analysis.render.draw.render` draws and prints
+it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,14 +17,13 @@ import pandas as pd
 from pkm import schema
 from pkm.analysis.paper_files import (
     KnownNames,
-    check_entry,
-    make_entry,
-    place,
+    name_file,
+    parse_entry,
+    parse_fields,
     read,
 )
 from pkm.names import suggestion
 
-Entries = Mapping
 Texts = tuple[str, ...]
 
 
@@ -68,7 +68,7 @@ class FigureSpec:
     Examples
     --------
     >>> spec = FigureSpec("fastlloyd", "nicv", "NICV", panels={"iris": "Iris"})
-    >>> spec.part("iris").title, spec.part("wine").title
+    >>> spec.for_panel("iris").title, spec.for_panel("wine").title
     ('Iris', 'wine')
     """
 
@@ -84,14 +84,16 @@ class FigureSpec:
     # Rows
     sweep: Texts = ()
     metric: Texts = ("nicv",)
-    where: Entries = _empty()
+    where: Mapping = _empty()
     methods: Texts = ()
-    curves: Entries = _empty()
-    compare: Entries = _empty()
+    curves: Mapping = _empty()
+    compare: Mapping = _empty()
+    # Names of functions in ``analysis/papers/<paper>.py``: `frame` makes the data of a
+    # figure in place of the keys above, `transform` changes its table.
     frame: str = ""
     transform: str = ""
-    columns: Entries = _empty()
-    expected: Entries = _empty()
+    columns: Mapping = _empty()
+    expected: Mapping = _empty()
     reported: Texts = ()
 
     # Statistic
@@ -105,9 +107,9 @@ class FigureSpec:
     hue: str = "method"
     style: str = ""
     panel: Texts = ()
-    panels: Entries = _empty()
+    panels: Mapping = _empty()
     order: tuple[Any, ...] = ()
-    titles: Entries = _empty()
+    titles: Mapping = _empty()
     extra_columns: Texts = ()
 
     # Labels of axes
@@ -117,8 +119,8 @@ class FigureSpec:
 
     # Look
     width: float = 0.0
-    styles: Entries = _empty()
-    variants: Entries = _empty()
+    styles: Mapping = _empty()
+    variants: Mapping = _empty()
     bands: Literal["area", "bars"] = "area"
     cut: Literal["", "point", "panel"] = ""
     level_bands: bool = False
@@ -143,15 +145,15 @@ class FigureSpec:
     color_label: str = ""
 
     # Printed table
-    print_rows: Entries = _empty()
+    print_rows: Mapping = _empty()
     print_columns: str = "hue"
-    print_lines: Entries = _empty()
+    print_lines: Mapping = _empty()
     text: str = "{interval}"
 
     def __str__(self) -> str:
         return f"figure {self.name} of {self.paper}"
 
-    def part(
+    def for_panel(
         self,
         panel: str,
     ) -> "FigureSpec":
@@ -163,7 +165,7 @@ class FigureSpec:
         if not isinstance(entry, Mapping):
             entry = {"title": entry}
         changes = {"title": self.titles.get(panel, panel)}
-        changes |= check_entry(FigureSpec, entry, f"{self}")
+        changes |= parse_fields(FigureSpec, entry, f"{self}")
         changes["compare"] = {**self.compare, **changes.get("compare", {})}
         return replace(self, **({"panels": {}} | changes))
 
@@ -177,7 +179,7 @@ class FigureSpec:
         """
         if style != "paper" or not isinstance(self.in_paper, Mapping):
             return self
-        changes = check_entry(FigureSpec, self.in_paper, f"{self}: in_paper")
+        changes = parse_fields(FigureSpec, self.in_paper, f"{self}: in_paper")
         changes["styles"] = {**self.styles, **changes.get("styles", {})}
         return replace(self, **changes)
 
@@ -258,20 +260,20 @@ def read_figures(paper: str) -> tuple[FigureSpec, ...]:
         If there is no such file, it cannot be read, or a key or value is wrong.
     """
     content = read(paper, "figures.yaml", {"figures": Mapping}, _OPTIONAL)
-    file = place(paper, "figures.yaml")
+    file = name_file(paper, "figures.yaml")
     known = KnownNames(paper, content.get("derived", ()))
     common = {"titles": content.get("titles", {})} | content.get("defaults", {})
     specs = []
     for name, entry in content["figures"].items():
-        where = f"{file}: figure {name}"
+        location = f"{file}: figure {name}"
         entry = {"title": name} | common | entry | {"paper": paper, "name": name}
-        spec = make_entry(FigureSpec, entry, where)
+        spec = parse_entry(FigureSpec, entry, location)
         styled = spec.in_style("paper")
-        parts = (each.part(name) for each in (spec, styled) for name in each.panels)
-        for panel_spec in (spec, styled, *parts):
-            known.check(
-                vars(panel_spec) | {"curves": list(panel_spec.curves.values())}, where
-            )
+        both = (spec, styled)
+        of_panels = (each.for_panel(name) for each in both for name in each.panels)
+        for panel_spec in (*both, *of_panels):
+            curves = {"curves": list(panel_spec.curves.values())}
+            known.check(vars(panel_spec) | curves, location)
             for function in filter(None, (panel_spec.frame, panel_spec.transform)):
                 panel_spec.function(function)
         specs.append(spec)

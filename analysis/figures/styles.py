@@ -74,8 +74,8 @@ def shorten(label: str) -> str:
 class MethodStyles:
     """Styles of the methods of some rows.
 
-    Methods whose rows have no style, and names without rows, get their name as label,
-    and an unused color and marker of `CYCLE`.
+    Methods whose rows have no label or color, and names without rows, get their name as
+    label, and an unused color and marker of `CYCLE`.
 
     Parameters
     ----------
@@ -97,10 +97,11 @@ class MethodStyles:
         if "method" not in cells:
             cells = pd.DataFrame({"method": []})
         rows = cells.drop_duplicates("method").sort_values("method").to_dict("records")
+        self._labels = {row["method"]: row.get("label") for row in rows}
         self._styles = {
             row["method"]: MethodStyle(row["label"], row["color"], row["marker"])
             for row in rows
-            if row.get("label")
+            if row.get("label") and row["color"]
         }
         for row in rows:
             self.label(row["method"])
@@ -113,7 +114,8 @@ class MethodStyles:
             used = [[style.color, style.marker] for style in self._styles.values()]
             unused = [pair for pair in CYCLE if pair not in used]
             color, marker = (unused or CYCLE)[0]
-            self._styles[method] = MethodStyle(method.replace("_", " "), color, marker)
+            label = self._labels.get(method) or method.replace("_", " ")
+            self._styles[method] = MethodStyle(label, color, marker)
         return self._styles[method]
 
     def label(

@@ -57,7 +57,7 @@ def missing_text(missing: Iterable[str]) -> str:
 
 def count_text(
     counts: Iterable[float],
-    unit: str = "seeds",
+    noun: str = "seeds",
 ) -> str:
     """Write a range of counts.
 
@@ -68,10 +68,10 @@ def count_text(
     """
     values = [int(count) for count in counts]
     if not values:
-        return f"no {unit}"
+        return f"no {noun}"
     low = min(values)
     high = max(values)
-    return f"{high} {unit}" if low == high else f"{low} to {high} {unit}"
+    return f"{high} {noun}" if low == high else f"{low} to {high} {noun}"
 
 
 def format_number(value: float) -> str:

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.figures.figure import FigureResult, FigureSpec
-from pkm.analysis.figures.frames import FigureData
+from pkm.analysis.figures.figure_data import FigureData
 from pkm.analysis.figures.texts import DASH, count_text, format_number
 from pkm.analysis.pages.audits import NO_POWER, Audit, table
-from pkm.analysis.paper_files import make_entry
+from pkm.analysis.paper_files import parse_entry
 from pkm.analysis.render.draw import render
 from pkm.yaml_files import read_file
 
@@ -49,24 +49,24 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
         ratio=numbers["largest_ratio"].map(_ratio_text),
         found_flaws=numbers["found_flaws"].replace("", DASH),
     )
-    # What was found and no registered flaw explains.
-    gaps = tuple(
+    # Findings that no registered flaw explains.
+    unexplained = tuple(
         f"{audit.name}: {finding['view']}, {finding['label']}: {finding['message']}"
         for audit in audits
         for finding in audit.findings
         if not finding["flaw"]
     )
-    return render(FigureData(_marks(audits), None, gaps, fields, texts), spec)
+    return render(FigureData(_marks(audits), None, unexplained, fields, texts), spec)
 
 
 def read_spec() -> FigureSpec:
     """Read what is drawn, and how."""
     entry = read_file(FIGURE) | {"paper": "audit", "name": "audit"}
-    return make_entry(FigureSpec, entry, str(FIGURE))
+    return parse_entry(FigureSpec, entry, str(FIGURE))
 
 
 def _marks(audits: Sequence[Audit]) -> pd.DataFrame:
-    """One line for each query and each bound, with its number in full precision."""
+    """Make the table of marks: a line for each query and each bound."""
     lines = []
     for audit in audits:
         group = ", ".join([audit.name, *audit.found_flaws])

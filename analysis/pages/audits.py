@@ -102,7 +102,7 @@ class Audit:
         return f"{self.label or self.method} ({self.variant})"
 
     def summary(self) -> str:
-        """Verdict in a few words, with the flaws that it has met.
+        """Write the verdict in a few words, with the flaws that the audit has met.
 
         Examples
         --------
@@ -117,7 +117,7 @@ class Audit:
         return f"{self.verdict} ({flaws})" if flaws else self.verdict
 
     def by_view(self) -> str:
-        """Verdict of every view, those that were not tried included."""
+        """Write the verdict of every view, those that were not tried included."""
         return "; ".join(
             f"{name}: {self.verdicts.get(view, NOT_TRIED)}"
             for view, name in VIEWS.items()
@@ -189,14 +189,14 @@ def select(
     audits: Audits,
     cells: pd.DataFrame,
 ) -> list[Audit]:
-    """Audits of the methods of some cells, in the order of the audits."""
+    """Select the audits of the methods of some cells, in the order of the audits."""
     methods = cells[["target", "variant"]].drop_duplicates()
     known = [find(audits, *method) for method in methods.itertuples(index=False)]
     return [audit for audit in audits.values() if audit in known]
 
 
 def table(audits: Sequence[Audit]) -> pd.DataFrame:
-    """One line for each method and variant: worst ratio, black-box bound, verdicts."""
+    """Make a table of audits: worst ratios, black-box bounds and verdicts."""
     lines = []
     for audit in audits:
         line = vars(audit) | dict.fromkeys(VIEWS, NOT_TRIED) | audit.verdicts

@@ -1,8 +1,8 @@
 """One self-contained HTML report per paper, from stored rows.
 
-It has verdicts, figures, claims, gaps, deviations, privacy and environment, and knows
-no paper: figures come from ``conf/paper/<paper>/figures.yaml``, claims and deviations
-from ``conf/paper/<paper>/claims.yaml``.
+It has verdicts, figures, claims, missing cells, deviations, privacy and environment,
+and knows no paper: figures come from ``conf/paper/<paper>/figures.yaml``, claims and
+deviations from ``conf/paper/<paper>/claims.yaml``.
 """
 
 import gzip

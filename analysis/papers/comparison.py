@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import FigureData
+from pkm.analysis.figures.figure_data import FigureData
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import DASH, count_text, not_run_texts
 from pkm.analysis.tables import ranking
@@ -34,7 +34,7 @@ def ratios_by_epsilon(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Median ratios of all methods, data sets by number of columns, then of points."""
+    """Show median ratios of all methods, data sets with few columns first."""
     table = _read_ratios(study, spec)
     if not len(ranking.private(table)):
         table = table.iloc[:0]
@@ -53,7 +53,7 @@ def ratios_by_unit(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Median ratios of all methods, in panels of rows and then in panels of persons."""
+    """Show median ratios of all methods, in panels of rows and then of persons."""
     data = ratios_by_epsilon(study, spec)
     by = ["unit", "d", "dataset"]
     ascending = [False, True, True]
@@ -66,7 +66,7 @@ def ratios_at_one_epsilon(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Median ratios at one epsilon, data sets down, methods across."""
+    """Show median ratios at one epsilon, data sets down, methods across."""
     data = ratios_by_epsilon(study, spec)
     table = data.table
     grid = np.unique(table["epsilon"].dropna())
@@ -91,7 +91,7 @@ def price_over_records(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Median ratio of each private method over the records of a cluster times epsilon.
+    """Show median ratios of private methods over records of a cluster times epsilon.
 
     Settings are put together by the nearest half of a power of ten.
     """
@@ -178,7 +178,7 @@ def wide_bounds(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Median ratio over data sets by how much too wide bounds are, and by zoom."""
+    """Show median ratios by how much too wide bounds are, and by zoom."""
     matrix = study.matrix("wide_bounds", ranking.METRIC)
     cells = matrix.cells
     if not len(cells):
@@ -213,7 +213,7 @@ def mean_ranks(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Mean ranks over all data sets, and over those with results of all methods."""
+    """Show mean ranks over all data sets, and over those that all methods have."""
     table = _read_ratios(study, spec)
     groups = _group_datasets(table)
     ranks = _mean_ranks(table, spec, groups)
@@ -224,7 +224,7 @@ def mean_ranks(
 
 
 def _group_datasets(table: pd.DataFrame) -> dict[str, list[str]]:
-    """All data sets, and those with results of all methods where these are fewer."""
+    """List all data sets, and those that all methods have where these are fewer."""
     names = list(table["dataset"].unique())
     groups = {"all data sets": names}
     shared = ranking.shared_datasets(table, names)
@@ -238,7 +238,7 @@ def _mean_ranks(
     spec: FigureSpec,
     groups: Mapping[str, list[str]],
 ) -> pd.DataFrame:
-    """Mean ranks of each group of data sets at each epsilon, with styles of methods."""
+    """Compute mean ranks of each group of data sets at each epsilon, with styles."""
     grid = np.unique(table["epsilon"].dropna())
     ranks = []
     for title, datasets in groups.items():
@@ -269,7 +269,7 @@ def critical_differences(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Mean ranks at a few epsilons, with half of the critical difference as bars."""
+    """Show mean ranks at a few epsilons; bars are half of the critical difference."""
     data = mean_ranks(study, spec)
     ranks = data.table
     if not len(ranks):
@@ -299,12 +299,12 @@ def ranks_by_accounting(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Mean ranks under other accounting, on the data sets that all of it was run on."""
+    """Show mean ranks under other accounting, on the data sets that all of it has."""
     tables = {}
     for title in spec.panels:
-        part = spec.part(title)
-        table = _read_ratios(study, part)
-        multiple = part.compare.get("times", 1.0)
+        panel_spec = spec.for_panel(title)
+        table = _read_ratios(study, panel_spec)
+        multiple = panel_spec.compare.get("times", 1.0)
         tables[title] = table.assign(epsilon=table["epsilon"] * multiple)
     sets = [set(ranking.private(table)["dataset"]) for table in tables.values()]
     shared = sorted(set.intersection(*sets))
@@ -324,10 +324,10 @@ def profiles(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Share of settings within a factor of the best, by bounds and zoom."""
+    """Show the share of settings within a factor of the best, by bounds and zoom."""
     profiles = []
     for title in spec.panels:
-        table = _read_ratios(study, spec.part(title))
+        table = _read_ratios(study, spec.for_panel(title))
         private = table.query("notion != 'none'")
         for group, names in _group_datasets(private).items():
             rows = _merge_styles(ranking.profile(table, names, FACTORS), table)
@@ -359,7 +359,7 @@ def winners(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """The best private method of each data set and epsilon."""
+    """Show the best private method of each data set and epsilon."""
     table = _read_ratios(study, spec)
     best = _merge_styles(ranking.best_methods(table), table).sort_values(
         ["d", "n", "dataset", "epsilon"]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from pkm.analysis.claims.expressions import with_columns
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import FigureData
+from pkm.analysis.figures.figure_data import FigureData
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.study import Study, matches, parse_parameters
 from pkm.yaml_files import read_file
@@ -102,7 +102,7 @@ def strategies(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Strategy of the sound variant by data set, k and rho, and its sensitivity."""
+    """Show strategy and sensitivity of the sound variant by data set, k and rho."""
     cells = study.cells[matches(study.cells, spec.where)].drop_duplicates("cell")
     found = find_strategies(read_charges(cells).join(cells["d"]))
     table = cells.reindex(columns=["dataset", "n", "d", "k", "epsilon", "rho"])

@@ -13,7 +13,7 @@ from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.expressions import item
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import (
+from pkm.analysis.figures.figure_data import (
     FigureData,
     compare_sizes,  # noqa: F401, of figures.yaml
     find_missing,
@@ -34,7 +34,7 @@ def quality(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Every number of Table 2 or 3 next to the measured one, with the verdict."""
+    """Show every number of Table 2 or 3 next to the measured one, with the verdict."""
     table = reported.compare_reported(study, REPORTED["quality"])
     table = table[table["table"] == spec.where["table"]].reset_index(drop=True)
     # A letter for each reason and note; verdicts say that rows or seeds are missing.
@@ -66,7 +66,7 @@ def fit_times(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """CPU times, and by how much wall-clock time exceeds them."""
+    """Show CPU times, and by how much wall-clock time exceeds them."""
     rows = study.rows_with(["fit_seconds", "fit_cpu_seconds"])
     rows = rows[rows["sweep"].isin(spec.sweep)]
     ratio = rows["fit_seconds"] / rows["fit_cpu_seconds"]
@@ -85,7 +85,7 @@ def budget_splits(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Budget splits ranked by each metric: best and worst fifth, means, the paper's."""
+    """Show budget splits by each metric: best and worst fifth, means, the paper's."""
     table = select(study, spec).table
     if "shares" not in table:
         return FigureData(table.iloc[:0])
@@ -151,7 +151,7 @@ def matched(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Inertia of the sound variants over the published ones, one panel per pair."""
+    """Show inertia of sound over published variants, one panel per pair."""
     ratios = matched_ratios(study)
     sound = ratios["sound"]
     table = ratios.assign(method=sound, hue=sound, panel=sound, row=ratios["dataset"])
@@ -159,7 +159,7 @@ def matched(
 
 
 def matched_ratios(study: Study) -> pd.DataFrame:
-    """Inertia of sound over published, at matched budgets.
+    """Compute the inertia of sound over published variants, at matched budgets.
 
     The sound variant has the largest stored budget that is within what the published
     one spent. A pair counts where data set, scaling and adjacency agree, and neither

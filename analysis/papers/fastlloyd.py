@@ -20,7 +20,7 @@ from pkm.analysis.claims.federation_costs import (
 from pkm.analysis.claims.findings import NOT_COMPARABLE, NOT_RUN
 from pkm.analysis.claims.reported import counts_text, parse
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import FigureData
+from pkm.analysis.figures.figure_data import FigureData
 from pkm.analysis.figures.texts import (
     DASH,
     count_text,
@@ -39,7 +39,7 @@ def sizes(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Sizes of the data sets as stored and as the paper reports them."""
+    """Show sizes of the data sets as stored and as the paper reports them."""
     stored = study.cells.drop_duplicates("dataset")
     # Sets with added outliers are not in the paper's table.
     stored = stored[~stored["dataset"].str.contains(r"-o\d+$")]
@@ -67,7 +67,7 @@ def table3(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Table 3: measured times and bytes, the reported ones and the quoted ones."""
+    """Show Table 3: measured times and bytes, the reported ones and the quoted ones."""
     table = compare_costs(study, TABLE3)
     stored = table[table["verdict"] != NOT_RUN]
     verdicts = {
@@ -112,7 +112,7 @@ def parties(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Every federated cell: time and bytes by network and number of clients."""
+    """Show time and bytes of every federated cell by network and number of clients."""
     table = costs(study)
     datasets = table["dataset"]
     settings = table[["latency_ms", "clients"]].itertuples(index=False)
@@ -162,7 +162,7 @@ def iteration_costs(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Milliseconds of FastLloyd's iterations with 8-byte words, whole and in parts."""
+    """Show milliseconds of FastLloyd's iterations with 8-byte words, and parts."""
     table = costs(study)
     selector = {"method": TABLE3["method"], "split": "balanced", "word_bytes": 8}
     selector |= spec.where

@@ -10,7 +10,7 @@ from pkm.analysis.claims.comparisons import measure_ratios
 from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import BootstrapValues, Context, MissingRows
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import FigureData
+from pkm.analysis.figures.figure_data import FigureData
 from pkm.analysis.figures.texts import DASH, format_number, not_run_texts
 from pkm.analysis.tables.statistics import percentile_interval
 from pkm.analysis.tables.study import Study, matches
@@ -28,24 +28,24 @@ def table1(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Reported bounds, their slopes over the measured ranges, and measured slopes."""
+    """Show reported bounds, their slopes over measured ranges, and measured slopes."""
     table = pd.DataFrame(ROWS)[["reference", "factor", "additive"]]
     ranges = []
     seeds = []
     missing = []
     over_bounds: dict[str, float] = {}
     for name in spec.panels:
-        part = spec.part(name)
-        curves = _measure(study, part)
+        panel_spec = spec.for_panel(name)
+        curves = _measure(study, panel_spec)
         longest = next(iter(curves.values()), None)
         texts = []
         for row in ROWS:
             own = curves.get(row["key"])
             bound = row[name.partition(" ")[0] + "_bound"]
-            slope = _slope_text(own, part.x)
-            slopes = (_bound_slope(bound, part.x, own or longest), slope)
+            slope = _slope_text(own, panel_spec.x)
+            slopes = (_bound_slope(bound, panel_spec.x, own or longest), slope)
             texts.append(" / ".join(filter(DASH.__ne__, slopes)) or DASH)
-            if "times" in part.compare and slope != DASH:
+            if "times" in panel_spec.compare and slope != DASH:
                 ratio = own.values[0] / _evaluate_bound(bound, own.extra_columns)
                 largest = over_bounds.get(row["reference"], 0.0)
                 over_bounds[row["reference"]] = max(largest, ratio.max())
@@ -54,7 +54,7 @@ def table1(
         if not curves:
             missing.append(name)
         if "this_work" in curves:
-            x = curves["this_work"].extra_columns[part.x]
+            x = curves["this_work"].extra_columns[panel_spec.x]
             ranges.append(f"{name} from {x.min():g} to {x.max():g}")
     over_texts = [
         f"{name} {format_number(ratio)}" for name, ratio in over_bounds.items()
@@ -71,7 +71,7 @@ def _measure(
     study: Study,
     spec: FigureSpec,
 ) -> dict[str, BootstrapValues]:
-    """Curves of the implemented rows that have stored rows."""
+    """Measure the curves of the rows of Table 1 that are implemented and stored."""
     check = {
         "sweep": list(spec.sweep),
         "metric": "nicv",
@@ -150,7 +150,7 @@ def candidates(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """How many candidates there are, and what k of them cost."""
+    """Show how many candidates there are, and what k of them cost."""
     rows = study.rows_with(["n_centers"])
     selector = {"method": PASSES, "sweep": ["candidates", "capture"]}
     rows = rows[matches(rows, selector)]

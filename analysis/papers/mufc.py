@@ -11,7 +11,7 @@ import pandas as pd
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.figures.figure import FigureSpec, in_order
-from pkm.analysis.figures.frames import (
+from pkm.analysis.figures.figure_data import (
     FigureData,
     compare,
     compare_sizes,  # noqa: F401, of figures.yaml
@@ -39,7 +39,7 @@ def reported_losses(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Losses of Table 1 or 2 as measured and as reported, with the verdict."""
+    """Show losses of Table 1 or 2 as measured and as reported, with the verdict."""
     entry = REPORTED[spec.name]
     # Two kinds of server data share one reported number; Table 2 repeats two columns of
     # Table 1.
@@ -84,7 +84,7 @@ def speedups_by_definition(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Speed-ups by every definition, after the reported one."""
+    """Show speed-ups by every definition, after the reported one."""
     columns = ["dataset", "definition", "value", "low", "high", "seeds"]
     measured = (
         select(study, replace(spec, frame="", hue="method"))
@@ -123,7 +123,7 @@ def removal_costs(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Means of all metrics of a cell in one row: time of a request, by its kind."""
+    """Show means of all metrics of a cell in one row: times of requests."""
     all_columns = replace(spec, extra_columns=(*CASE, *SETTING))
     table = summarize(study, all_columns).table
     order = dict.fromkeys([*spec.titles, *table["dataset"]])
@@ -147,7 +147,7 @@ def exact_and_lazy(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Exact and lazy server in one row, with the ratio of their times."""
+    """Show the exact and the lazy server in one row, with the ratio of their times."""
     costs = removal_costs(study, spec)
     both = costs.table.drop(columns=["label", "method"])
     exact, lazy = (both[costs.table["method"] == name] for name in spec.methods)
@@ -165,7 +165,7 @@ def messages(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Bytes and times of secure aggregation, and the time of a request without it."""
+    """Show bytes and times of secure aggregation, and times of requests without it."""
     costs = removal_costs(study, spec)
     requests = costs.table.query("sweep == 'removals'").set_index("dataset")
     sparse = costs.table.query("sweep == 'sparse'")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 
 from pkm.analysis.figures.figure import FigureResult, FigureSpec
-from pkm.analysis.figures.frames import (
+from pkm.analysis.figures.figure_data import (
     HIDDEN,
     FigureData,
     fill,
@@ -15,8 +15,8 @@ from pkm.analysis.figures.frames import (
     print_table,
 )
 from pkm.analysis.render import forest, heatmap, lines
+from pkm.analysis.render.hue_styles import Styles, hue_styles
 from pkm.analysis.render.panel import Drawing, Panel
-from pkm.analysis.render.style import Styles, hue_styles
 from pkm.analysis.tables.study import Study
 from pkm.names import list_names
 
@@ -47,7 +47,7 @@ def render(
     Panels without rows are not drawn; `missing` names them.
     """
     table = data.table
-    styles = hue_styles(table, spec, data.source) if "hue" in table else {}
+    styles = hue_styles(table, spec, data.source_cells) if "hue" in table else {}
     labels = {hue: style.label for hue, style in styles.items()}
     caption = NOTHING
     if spec.kind == "table":
@@ -68,7 +68,7 @@ def render(
         print_table(data, spec, labels),
         caption,
         data.missing or (),
-        substitutes(data.source),
+        substitutes(data.source_cells),
         drawing,
     )
 
@@ -81,11 +81,11 @@ def _panels(
     """Yield each panel that has rows, with its labels."""
     drawn = data.drawn
     for name in panel_names(drawn, spec):
-        panel_spec = spec.part(name) if name else spec
+        panel_spec = spec.for_panel(name) if name else spec
         table = drawn[drawn["panel"] == name] if name else drawn
         panel = KINDS[spec.kind](table, panel_spec, styles)
         # A comparison of several cells has no delta of its own.
-        cells = None if {"notion", "delta"} <= {*table} else data.source
+        cells = None if {"notion", "delta"} <= {*table} else data.source_cells
         of_panel = FigureData(table, cells, fields=data.fields)
         labels = {
             axis: fill([getattr(panel_spec, axis)], of_panel, panel_spec)

@@ -8,18 +8,18 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import number_text
+from pkm.analysis.figures.figure_data import number_text
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import wants_log
+from pkm.analysis.render.hue_styles import BLACK, DIAMOND, HueStyle, Styles, artist
 from pkm.analysis.render.lines import reference_line
 from pkm.analysis.render.panel import Panel, ordered
-from pkm.analysis.render.style import BLACK, DIAMOND, HueStyle, Styles, artist
 
-BETWEEN_GROUPS = 0.7  # rows
-DODGE = 0.2  # rows between the hues of one row
-BAR = 0.82  # height, of a row
-LINEAR_BELOW = 0.01  # of a scale that is logarithmic above
-OF_METHOD = "method"  # the color of marks that have that of the method of their row
+BETWEEN_GROUPS = 0.7  # space between groups, in rows
+DODGE = 0.2  # space between the hues of one row, in rows
+BAR = 0.82  # height of a bar, in rows
+LINEAR_BELOW = 0.01  # below this value a symlog scale is linear
+OF_METHOD = "method"  # stands for the color of the method of a mark
 
 
 def prepare(

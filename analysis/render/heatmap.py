@@ -1,4 +1,4 @@
-"""Heat maps: a value by two quantities, written into its cells."""
+"""Heat maps: a value by two quantities, written into its tile."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,15 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 
 from pkm.analysis.figures.figure import FigureSpec
-from pkm.analysis.figures.frames import number_text
+from pkm.analysis.figures.figure_data import number_text
 from pkm.analysis.figures.texts import DASH, plain_number
+from pkm.analysis.render.hue_styles import BLACK, GREY, Styles
 from pkm.analysis.render.panel import Panel, ordered
-from pkm.analysis.render.style import BLACK, GREY, Styles
 from pkm.schema import higher_is_better
 
 LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue
-DARK = 0.55  # luminance below which a cell has white text
-LETTERS = 60  # of the names of columns that fit side by side
+DARK = 0.55  # luminance below which a tile has white text
+LETTERS = 60  # most letters of the names of columns that fit side by side
 
 
 def prepare(
@@ -31,11 +31,11 @@ def prepare(
     A `mark` of the table is appended to its number.
     """
     texts = []
-    for cell in table.to_dict("records"):
-        number = plain_number(cell["value"])
+    for tile in table.to_dict("records"):
+        number = plain_number(tile["value"])
         if spec.label != "plain":
-            number = number_text(spec.label or "{value:.3g}", cell)
-        texts.append(f"{number}{cell.get('mark') or ''}")
+            number = number_text(spec.label or "{value:.3g}", tile)
+        texts.append(f"{number}{tile.get('mark') or ''}")
     return Panel(spec, table.assign(text=texts), styles, spec.colors == "log")
 
 
@@ -78,10 +78,10 @@ def draw(
     columns, rows = sides(panel)
     values = np.full((len(rows), len(columns)), np.nan)
     texts = np.full(values.shape, DASH, dtype=object)
-    for cell in panel.table.itertuples():
-        place = rows.index(cell.row), columns.index(cell.x)
-        values[place] = cell.value
-        texts[place] = cell.text
+    for tile in panel.table.itertuples():
+        place = rows.index(tile.row), columns.index(tile.x)
+        values[place] = tile.value
+        texts[place] = tile.text
     colors = matplotlib.colormaps[color_map(panel)]
     luminance = colors(scale(values))[..., :3] @ LUMINANCE
     inks = np.where(luminance < DARK, "white", BLACK)
@@ -97,7 +97,7 @@ def draw(
             va="center",
             size="small",
         )
-    # Centers of cells are at whole numbers.
+    # Centers of tiles are at whole numbers.
     edges = [np.arange(len(side) + 1) - 0.5 for side in (columns, rows)]
     drawn = axes.pcolormesh(
         *edges,

@@ -13,12 +13,12 @@ from matplotlib.ticker import MaxNLocator
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.styles import shorten
 from pkm.analysis.figures.texts import short_number, wants_log
+from pkm.analysis.render.hue_styles import Styles, artist, variant_styles
 from pkm.analysis.render.panel import Panel, ordered
-from pkm.analysis.render.style import Styles, artist, variant_styles
 
-LETTER = 0.6  # width of a letter of a tick, of the size of its font
-BETWEEN = 1.2  # width between two labels of ticks
-INSIDE = 0.75  # width of the axes of a panel, of that of the panel
+LETTER = 0.6  # width of a letter of a tick label, as a share of the font size
+BETWEEN = 1.2  # least space between two tick labels, as a share of the font size
+INSIDE = 0.75  # width of the axes, as a share of that of their panel
 #: Factor by which a band may go below its curve on a logarithmic axis.
 MAX_BAND = 3.0
 #: Factor by which a non-private level may be below the private curves.
@@ -213,7 +213,7 @@ def _choose_ticks(
 
 
 def _limiting(table: pd.DataFrame) -> np.ndarray:
-    """Values that set scale and limits: of all curves, or of all but baselines."""
+    """Return the values that set scale and limits: without baselines, if possible."""
     others = table[~table["baseline"]]
     inside = (others if len(others) else table)["value"].to_numpy(dtype=float)
     # A level that is almost exact would stretch a logarithmic axis over many empty

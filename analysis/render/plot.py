@@ -17,21 +17,21 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.texts import plain_number
 from pkm.analysis.render import forest, heatmap, lines
+from pkm.analysis.render.hue_styles import BLACK, DIAMOND, artist, variant_styles
 from pkm.analysis.render.panel import REPORTED, Drawing
-from pkm.analysis.render.style import BLACK, DIAMOND, artist, variant_styles
 from pkm.source import code_digest
 
 STYLES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.mplstyle")))
 #: Entries of a legend beside a figure; fewer are above it.
 MANY_ENTRIES = 14
 CURVES_AND_ROWS = {"lines": lines.draw, "forest": forest.draw}
-LETTER = 0.55  # width of a letter, of the size of the font
-HANDLE = 7.5  # width of a line of the legend with its margins, in letters
-ROW = 1.9  # height of a row of a forest, of the size of the font
-CELL = 2.6  # height of a row of a map, of the size of the font
-AROUND = 3.5  # height of labels and title of a panel, of the size of the font
-SINGLE = 0.62  # width of a figure with one panel of curves, of that of others
-TALLER = 1.4  # panels of a figure that has one or two side by side
+LETTER = 0.55  # width of a letter, as a share of the font size
+HANDLE = 7.5  # width of a legend entry without its label, in letters
+ROW = 1.9  # height of a row of a forest, in font sizes
+TILE = 2.6  # height of a row of a map, in font sizes
+AROUND = 3.5  # height of labels and title of a panel, in font sizes
+SINGLE = 0.62  # width of a figure with one panel of curves, as a share of others'
+TALLER = 1.4  # factor of the height where one or two panels are side by side
 #: Where the metadata have the digest of a specification.
 SOURCE = "Source"
 #: Keys of a figure that its picture does not show.
@@ -141,20 +141,20 @@ def digest(
 
 def save(
     figure: Figure,
-    kind: str,
-    source: str | None = None,
+    file_format: str,
+    spec_digest: str | None = None,
 ) -> bytes:
     """Return a figure as PNG or PDF, the same bytes for the same figure.
 
-    `source` is the digest of its specification, for the metadata.
+    `spec_digest` is that of its specification, for the metadata; see `digest`.
     """
     stream = io.BytesIO()
-    metadata = METADATA[kind] | ({SOURCE: source} if source else {})
+    metadata = METADATA[file_format] | ({SOURCE: spec_digest} if spec_digest else {})
     # Text stays text in a PDF.
     with matplotlib.rc_context({"pdf.fonttype": 42}):
         figure.savefig(
             stream,
-            format=kind,
+            format=file_format,
             dpi="figure",
             metadata=metadata,
             bbox_inches="tight",
@@ -184,7 +184,7 @@ def _size(drawing: Drawing) -> tuple[float, float]:
             height = (ROW * n_rows + AROUND) * letter
         elif kind == "heatmap":
             n_rows = max(len(heatmap.sides(panel)[1]) for panel in row)
-            height = (CELL * max(n_rows, 3) + AROUND) * letter
+            height = (TILE * max(n_rows, 3) + AROUND) * letter
         total += height
     return drawing.spec.width or width, total + 2 * letter
 

@@ -109,12 +109,12 @@ def rounded(value: float) -> float:
 # Kinds of charts: fill in the axes, and return the records
 
 
-def _quantity(title: str, kind: str, **scale: Any) -> Json:
+def _quantity(title: str, scale_type: str, **scale: Any) -> Json:
     """Return title and scale of an axis of numbers; logarithms have no zero."""
-    zero = {"zero": scale.pop("zero", False)} if kind == "linear" else {}
+    zero = {"zero": scale.pop("zero", False)} if scale_type == "linear" else {}
     return {
         "title": title or None,
-        "scale": {"nice": False, "type": kind} | zero | scale,
+        "scale": {"nice": False, "type": scale_type} | zero | scale,
     }
 
 
@@ -141,7 +141,7 @@ def _lines(
         if low < high:
             record |= {"from": low, "to": high}
 
-    kind = "linear" if spec.x_scale == "linear" else "log"
+    scale_type = "linear" if spec.x_scale == "linear" else "log"
     ticks = sorted({record["at"] for record in records if "at" in record})
     axis: Json = {"labelOverlap": True, "values": ticks}
     if panel.names:
@@ -149,19 +149,16 @@ def _lines(
     encoding["x"]["axis"] = axis
     encoding["x"] |= _quantity(
         panel.x_label,
-        kind,
+        scale_type,
         reverse=spec.x_reversed,
         padding=8,
     )
-    kind = "log" if panel.log else "linear"
-    domain = list(lines.limits(panel))
-    y = _quantity(
+    encoding["y"] |= _quantity(
         panel.y_label,
-        kind,
+        "log" if panel.log else "linear",
         reverse=spec.y_reversed,
-        domain=domain,
+        domain=list(lines.limits(panel)),
     )
-    encoding["y"] |= y
     if spec.bands == "bars":
         layers[1]["mark"] = TEMPLATES["bars"]
     return records
@@ -188,11 +185,11 @@ def _forest(
         if np.isfinite(row.get("reported", np.nan)):
             record["reported"] = rounded(row["reported"])
 
-    options: Json = {"kind": "linear", "zero": bool(spec.stacked or spec.y_zero)}
+    options: Json = {"scale_type": "linear", "zero": bool(spec.stacked or spec.y_zero)}
     if spec.y_scale == "symlog":
-        options = {"kind": "symlog", "constant": forest.LINEAR_BELOW}
+        options = {"scale_type": "symlog", "constant": forest.LINEAR_BELOW}
     elif panel.log:
-        options = {"kind": "log"}
+        options = {"scale_type": "log"}
     encoding["x"] |= _quantity(panel.x_label, **options)
     places = list(map(float, panel.names))
     labels = list(panel.names.values())
@@ -221,8 +218,8 @@ def _heatmap(
     for row, record in _records(panel):
         at = name(row["x"])
         place = name(row["row"])
-        cell = {"at": at, "row": place, "place": f"{place}, {at}", "text": row["text"]}
-        records.append(record | cell)
+        tile = {"at": at, "row": place, "place": f"{place}, {at}", "text": row["text"]}
+        records.append(record | tile)
         records[-1].pop("hue", None)
     return records
 

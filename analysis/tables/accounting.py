@@ -13,7 +13,7 @@ def gaussian_delta(
     mu: float,
     epsilon: float,
 ) -> float:
-    """Delta of a mu-GDP mechanism at epsilon (Dong, Roth and Su, corollary 1).
+    """Compute delta of a mu-GDP mechanism at epsilon (Dong, Roth and Su, corollary 1).
 
     Examples
     --------
@@ -29,7 +29,7 @@ def gaussian_epsilon(
     mu: float,
     delta: float,
 ) -> float:
-    """Smallest epsilon of a mu-GDP mechanism at delta; infinite without a delta.
+    """Compute the smallest epsilon of a mu-GDP mechanism at delta; infinite at 0.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def noise_multiplier(
     epsilon: float,
     delta: float,
 ) -> float:
-    """Smallest (epsilon, delta)-private noise scale of a query of sensitivity 1.
+    """Compute the smallest (epsilon, delta)-private noise scale for sensitivity 1.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def composed_delta(
     charges: pd.DataFrame,
     epsilon: float,
 ) -> float:
-    """Delta of Gaussian releases together at epsilon, with the delta charged directly.
+    """Compute delta of Gaussian releases at epsilon, with the delta charged directly.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def composed_delta(
 
 
 def min_released_count(charge: Mapping) -> float:
-    """Smallest noisy count that leaves a histogram over unlisted cells, by its charge.
+    """Compute the smallest noisy count that a stability histogram releases.
 
     A record changes as many cells as the squared sensitivity says, each by one; all
     that only one neighbor has must stay hidden with probability 1 - delta.

@@ -8,7 +8,7 @@ from scipy import stats
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
-    """Holm's step-down adjustment, which controls the familywise error rate.
+    """Adjust p-values by Holm's step-down method, for the familywise error rate.
 
     It does so under any dependence of the tests.
 
@@ -55,7 +55,7 @@ class Estimates:
     is_log: np.ndarray
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
-        """95 % Student t interval of each statistic itself."""
+        """Return the 95 % Student t interval of each statistic itself."""
         half_width = stats.t.ppf(0.975, self.freedom) * self.error
         low = self.center - half_width
         high = self.center + half_width
@@ -67,7 +67,7 @@ class Estimates:
         self,
         bound: float,
     ) -> np.ndarray:
-        """One-sided p-values: small where the statistic is above a bound.
+        """Compute one-sided p-values: small where the statistic is above a bound.
 
         NaN where statistics without variance are equal to the bound.
         """

@@ -69,7 +69,7 @@ COLUMNS = [
 def median_interval(
     values: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Median of the finite values of each column, with a distribution-free interval.
+    """Compute medians of finite values, with distribution-free intervals.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def ratios(
     bounds_factor: float = 1.0,
     zoomed: bool = False,
 ) -> pd.DataFrame:
-    """Ratio of NICV to the best non-private k-means run, by data set, method, epsilon.
+    """Compute ratios of NICV to the best non-private k-means run, for each cell.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def _select(
     bounds_factor: float,
     zoomed: bool,
 ) -> SeedMatrix:
-    """Every cell once, at every epsilon of the grid, without timing cells."""
+    """Select every cell once, at every epsilon of the grid, without timing cells."""
     known = {*study.sweeps}.difference(SEPARATE_SWEEPS).union(sweeps)
     matrix = study.matrix(sorted(known), METRIC)
     cells = matrix.cells
@@ -202,12 +202,12 @@ def _select(
 
 
 def private(table: pd.DataFrame) -> pd.DataFrame:
-    """Lines of the methods that are compared: private ones, with k centers."""
+    """Select the lines of the compared methods: private ones, with k centers."""
     return table[(table["notion"] != "none") & ~table["method"].isin(UNRANKED)]
 
 
 def median_matrix(table: pd.DataFrame) -> pd.DataFrame:
-    """Medians: epsilons and data sets down, private methods across."""
+    """Arrange medians: epsilons and data sets down, private methods across."""
     lines = private(table).groupby(["epsilon", "dataset", "method"])
     return lines["median"].first().unstack()
 
@@ -236,7 +236,7 @@ def shared_datasets(
     table: pd.DataFrame,
     datasets: Sequence[str],
 ) -> list[str]:
-    """Data sets on which every method has a result at every epsilon, in their order.
+    """List the data sets on which every method has a result at every epsilon.
 
     Methods that have one on fewer than half of the data sets do not count: they would
     leave nothing to compare.
@@ -252,7 +252,7 @@ def critical_difference(
     methods: int,
     datasets: int,
 ) -> float:
-    """Nemenyi's critical difference of mean ranks, at `LEVEL`.
+    """Compute Nemenyi's critical difference of mean ranks, at `LEVEL`.
 
     Examples
     --------
@@ -269,7 +269,7 @@ def rank(
     datasets: Sequence[str],
     methods: Sequence[str],
 ) -> pd.DataFrame:
-    """Mean ranks of methods over data sets at one epsilon.
+    """Compute mean ranks of methods over data sets at one epsilon.
 
     Parameters
     ----------
@@ -322,7 +322,7 @@ def profile(
     datasets: Sequence[str],
     factors: Sequence[float],
 ) -> pd.DataFrame:
-    """Share of data sets and epsilons on which a method is within a factor of the best.
+    """Compute the share of settings in which a method is within a factor of the best.
 
     Dolan and Moré (2002): performance profiles, of costs in place of times.
 
@@ -351,7 +351,7 @@ def profile(
 
 
 def best_methods(table: pd.DataFrame) -> pd.DataFrame:
-    """The private method with the smallest median ratio of each data set and epsilon.
+    """Find the private method with the smallest median ratio in each setting.
 
     Returns
     -------

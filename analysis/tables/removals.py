@@ -55,7 +55,7 @@ class RemovalStudy(Study):
         self,
         metrics: Sequence[str],
     ) -> pd.DataFrame:
-        """Rows that have all of the metrics, with parent sweeps for their parts."""
+        """Select rows that have all metrics, with parent sweeps in place of parts."""
         rows = self._study.rows_with(metrics)
         sweeps = rows["sweep"].map(parent_sweep)
         return rows.assign(sweep=sweeps, gamma_factor=_gamma_factors(rows))
@@ -99,7 +99,7 @@ class RemovalStudy(Study):
         self,
         metric: str,
     ) -> SeedMatrix:
-        """Values of runs at checkpoints; loss ratios at the start have request -1."""
+        """Read values of runs at checkpoints; the start of a run has request -1."""
         lines = read_checkpoints(self._study)
         if not len(lines):
             return self._study.matrix(CHECKPOINTS, metric)
@@ -119,7 +119,7 @@ class RemovalStudy(Study):
 
 
 def parent_sweep(sweep: str) -> str:
-    """Name of the sweep that a part belongs to.
+    """Name the sweep that a part belongs to: ``table1_split`` is a part of ``table1``.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def parent_sweep(sweep: str) -> str:
 
 
 def _gamma_factors(table: pd.DataFrame) -> pd.Series:
-    """Side of the bins over its default, to four digits; NaN without bins."""
+    """Compute the side of bins over its default, to four digits; NaN without bins."""
     gammas = [entry.get("gamma", "auto") for entry in parse_parameters(table)]
     gammas = pd.Series(gammas, table.index, dtype=object)
     factors = pd.to_numeric(gammas, errors="coerce") * table["n"] ** 0.5
@@ -140,7 +140,7 @@ def _gamma_factors(table: pd.DataFrame) -> pd.Series:
 
 
 def read_checkpoints(study: Study) -> pd.DataFrame:
-    """Checkpoints of the runs of `CHECKPOINT_SWEEPS`, one line each.
+    """Read the checkpoints of the runs of `CHECKPOINT_SWEEPS`, one line each.
 
     Returns
     -------

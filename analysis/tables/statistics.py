@@ -45,7 +45,7 @@ def summarize(matrix: SeedMatrix) -> pd.DataFrame:
 
 
 def column_statistics(values: np.ndarray) -> pd.DataFrame:
-    """Statistics of the finite values of each column of a matrix of seeds by cells.
+    """Summarize the finite values of each column of a matrix of seeds by cells.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def column_statistics(values: np.ndarray) -> pd.DataFrame:
 
 
 def area(matrix: SeedMatrix) -> SeedMatrix:
-    """Area under a metric over epsilon, per seed (FastLloyd paper, section 6.2.1).
+    """Compute the area under a metric over epsilon (FastLloyd paper, section 6.2.1).
 
     The grid is that of the whole matrix. A curve that lacks one of its epsilons has no
     area and is left out rather than integrated over fewer points, because areas over
@@ -111,7 +111,7 @@ def area(matrix: SeedMatrix) -> SeedMatrix:
 
 
 def resampled_means(matrix: SeedMatrix) -> np.ndarray:
-    """Mean of every column in the sample and in every bootstrap resample of its seeds.
+    """Compute the mean of every column in the sample and in resamples of its seeds.
 
     One draw of seeds serves every method, data set and epsilon, so whatever the
     replicates share (initialization, data stream) stays paired. The generator is fixed:
@@ -135,7 +135,7 @@ def resampled_means(matrix: SeedMatrix) -> np.ndarray:
 
 
 def percentile_interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """95 % percentile interval of each column, without its first line, the sample."""
+    """Compute the 95 % percentile interval of each column of resamples."""
     resamples = np.where(np.isfinite(resampled), resampled, np.nan)[1:]
     low, high = np.quantile(resamples, [0.025, 0.975], axis=0)
     return low, high

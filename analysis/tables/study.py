@@ -162,7 +162,7 @@ class Study:
         self,
         metrics: Sequence[str],
     ) -> pd.DataFrame:
-        """Rows that have all of the metrics (infinite values included), each once."""
+        """Select rows that have all metrics (infinite values included), each once."""
         if not set(metrics) <= set(self._rows):
             return self._rows.iloc[:0]
         rows = self._rows.dropna(subset=list(metrics))
@@ -244,11 +244,16 @@ def parse_parameters(cells: pd.DataFrame) -> list[dict]:
     return [json.loads(text or "{}") for text in cells["params"]]
 
 
+def as_columns(selector: str | Mapping) -> Mapping:
+    """Return a selector as columns with their values; a text is a method's name."""
+    return {"method": selector} if isinstance(selector, str) else selector
+
+
 def matches(
     cells: pd.DataFrame,
     selector: str | Mapping,
 ) -> np.ndarray:
-    """Mask of the cells that a selector matches; none if a column does not exist.
+    """Return a mask of the cells that a selector matches; none if it lacks a column.
 
     Parameters
     ----------
@@ -257,9 +262,8 @@ def matches(
     selector : str or mapping
         A method's name, or columns with their value or a list of values.
     """
-    columns = {"method": selector} if isinstance(selector, str) else selector
     mask = np.ones(len(cells), dtype=bool)
-    for name, value in columns.items():
+    for name, value in as_columns(selector).items():
         values = value if isinstance(value, list | tuple) else [value]
         mask &= cells[name].isin(values).to_numpy() if name in cells else False
     return mask

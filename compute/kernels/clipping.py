@@ -144,14 +144,15 @@ def sums_about(
 ) -> Arrays:
     """Sums about origins (R, k, d) of the points nearest to each center, and counts.
 
-    As of :func:`sums_and_counts`; counts are in units of 2**-16 records. The sum of a
-    row with a weight is rounded toward zero, so that the rows of a person add no more
-    than one record. With `fill` a hole has the coordinate, clipped to the domain, of
-    the center that is nearest by the other entries. About that center it adds 0. A row
-    with holes has the weight of :func:`weigh_present`.
+    The arguments are those of :func:`sums_and_counts`; counts are in units of 2**-16
+    records. What a row with a weight adds to a sum is rounded toward zero, so that the
+    rows of a person add no more than one record. With `fill` a missing entry has the
+    coordinate, clipped to the domain, of the center that is nearest by the other
+    entries. About that center it adds 0. A row with missing entries has the weight of
+    :func:`weigh_present`.
     """
-    holes = points.holes if fill else None
-    weights = points.weights if holes is None else weigh_present(points)
+    is_missing = points.is_missing if fill else None
+    weights = points.weights if is_missing is None else weigh_present(points)
     if weights is None:
         sums, counts = sums_and_counts(points, centers, max_squared_distance)
         # The sum of x - c over a cell is the sum of x less the count times c.
@@ -159,16 +160,16 @@ def sums_about(
         return sums, counts * SCALE
     sums = np.empty(origins.shape, np.int64)
     counts = np.empty(origins.shape[:2], np.int64)
-    find = labels if holes is None else labels_by_present
+    find = labels if is_missing is None else labels_by_present
     nearest = find(points, centers, max_squared_distance)
     rows = points.rows
     for r, row in enumerate(nearest):
-        if holes is not None:
+        if is_missing is not None:
             # The origin is clipped, too: it may be a center outside of the domain.
             center = np.clip(centers[r], -SCALE, SCALE)
             origin = np.clip(origins[r], -SCALE, SCALE)
             values = origins[r] + (center - origin)
-            rows = np.where(holes, values[row], points.rows)
+            rows = np.where(is_missing, values[row], points.rows)
         sums[r] = clipped_sums(rows, weights, row, origins[r], np.inf, False)
         inside = row >= 0
         counts[r] = count_labels(row[inside], weights[inside], centers.shape[1])
@@ -176,10 +177,10 @@ def sums_about(
 
 
 def weigh_present(points: Points) -> np.ndarray:
-    """Weights of points with holes, by the cube of the share of their entries.
+    """Weights of points with missing entries: the cube of the share of their entries.
 
-    About its center a hole adds 0, and so holds the center back. The fewer entries a
-    row has, the more often its center is the wrong one, too.
+    About its center a missing entry adds 0, and so holds the center back. The fewer
+    entries a row has, the more often its center is the wrong one, too.
 
     Returns
     -------
@@ -190,12 +191,12 @@ def weigh_present(points: Points) -> np.ndarray:
     --------
     >>> rows = np.array([[0.5, np.nan], [0.5, 0.5]])
     >>> box = -np.ones(2), np.ones(2)
-    >>> points, _ = Points.quantize(rows, *box, keep_holes=True)
+    >>> points, _ = Points.quantize(rows, *box, keep_missing=True)
     >>> (weigh_present(points) / SCALE).tolist()
     [0.125, 1.0]
     """
-    assert points.holes is not None, "points have holes"
-    share = (~points.holes).mean(axis=1)
+    assert points.is_missing is not None, "points have missing entries"
+    share = (~points.is_missing).mean(axis=1)
     units = (SCALE * (share * share * share)).astype(np.int32)
     if points.weights is None:
         return units

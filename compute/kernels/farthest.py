@@ -124,7 +124,8 @@ def farthest(
     # Find the rank of the last point digit by digit, until few points share the digits.
     # Invariant: the last point has the prefix, and n_wanted of the points with the
     # prefix are selected.
-    prefix = _RankPrefix(centers, _largest_sq_dist(d).bit_length())
+    largest = int(_gaps(np.zeros(1), d)[0])
+    prefix = _RankPrefix(centers, largest.bit_length())
     n_wanted = n_farthest
     n_inside = np.inf
     while n_inside > MAX_GATHERED and not prefix.is_complete:
@@ -175,9 +176,9 @@ def farthest(
 class _RankPrefix:
     """The first digits of a rank, which some points have in common.
 
-    A rank is a point's gap, the largest possible squared distance less its own,
-    followed by its coordinates. Its digits are 16 bits of the gap each, from the
-    highest on, then one coordinate each.
+    A rank is a point's gap, which falls as its squared distance grows, followed by its
+    coordinates. Its digits are 16 bits of the gap each, from the highest on, then one
+    coordinate each.
 
     Attributes
     ----------
@@ -228,7 +229,7 @@ class _RankPrefix:
         marked = None if previous is None else previous.mask(points)
         n_decided = len(self.coordinates)
         for block in make_slices(len(sq_dists)):
-            gaps = _largest_sq_dist(points.shape[1]) - sq_dists[block].astype(np.int64)
+            gaps = _gaps(sq_dists[block], points.shape[1])
             inside = np.flatnonzero(gaps >> self.shift == self.decided)
             rows = points.rows[block][inside, :n_decided]
             inside = inside[(rows == self.coordinates).all(axis=1)]
@@ -303,6 +304,11 @@ def _is_before_last(
     return is_before
 
 
-def _largest_sq_dist(n_features: int) -> int:
-    """Largest squared distance of two points of the domain, in squared grid steps."""
-    return 4 * n_features * SCALE**2
+def _gaps(sq_dists: np.ndarray, n_features: int) -> np.ndarray:
+    """Integers, 0 or more, that fall as squared distances of points of the domain grow.
+
+    The bits of a float are in the order of its values. The high ones tell the order of
+    magnitude, so that the first digit separates distances far below the largest.
+    """
+    largest = np.array([4.0 * n_features * SCALE**2])
+    return (largest + 1).view(np.int64) - (sq_dists + 1).view(np.int64)

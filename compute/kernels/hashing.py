@@ -19,7 +19,9 @@ from pkm.compute.storage.blocks import Arrays
 from pkm.compute.storage.points import (
     DIRECTION_SCALE,
     EXACT_BITS,
+    FASTMATH,
     SCALE,
+    TILE,
     Points,
     make_slices,
     read_weights,
@@ -123,7 +125,7 @@ class Hash:
             end += len(rows)
             codes[begin:end] = _compute_codes(
                 rows,
-                self.directions,
+                self.directions.astype(np.float64),
                 offsets,
                 self.width,
                 sizes,
@@ -149,7 +151,7 @@ class Hash:
         return centers
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _compute_codes(
     rows: np.ndarray,
     directions: np.ndarray,
@@ -160,14 +162,17 @@ def _compute_codes(
     # IN: rows and the public hash. OUT: codes, one per row.
     codes = np.empty(len(rows), np.int64)
     for i in range(rows.shape[0]):
+        row = rows[i]
         code = 0
         for m in range(directions.shape[0]):
+            direction = directions[m]
             # An integer below 2**53, in steps of 2**-32 half-widths.
-            product = 0
-            for h in range(rows.shape[1]):
-                product += np.int64(rows[i, h]) * directions[m, h]
+            product = 0.0
+            for h in range(len(row)):
+                product += np.float64(row[h]) * direction[h]
             # The cell along each projection is a digit of the code.
-            code = code * sizes[m] + (product + offsets[m]) // width
+            cell = (np.int64(product) + offsets[m]) // width
+            code = code * sizes[m] + cell
         codes[i] = code
     return codes
 
@@ -243,7 +248,7 @@ def bucket_counts(
         return np.unique(codes, return_counts=True)
     marked = slice(None) if remaining is None else remaining.mask(points)
     weights = points.weights[marked].astype(np.int64)
-    # A row without weight is absent: it must not make its bucket occupied.
+    # A row of weight 0 counts as none: it must not make its bucket occupied.
     return sum_by_key(codes[weights > 0], weights[weights > 0])
 
 
@@ -283,24 +288,30 @@ def _bucket_codes(
     hashing: Hash,
     remaining: Farthest | None,
 ) -> np.ndarray:
-    """Codes of the points in a mask, or of all, cached for one hash at a time."""
-
-    def compute() -> np.ndarray:
-        # Free the codes of another hash before these are computed.
-        points.drop("codes")
-        mask = None if remaining is None else remaining.mask(points)
-        return hashing.codes(points, mask)
-
-    return points.cached("codes", (hashing, remaining), compute)
+    """Codes of the points in a mask, or of all."""
+    mask = None if remaining is None else remaining.mask(points)
+    return hashing.codes(points, mask)
 
 
+@njit(cache=True, nogil=True)
 def _find_positions(codes: np.ndarray, released: np.ndarray) -> np.ndarray:
     """Position (n,), int32, of each bucket among the released ones, or -1."""
-    result = np.empty(len(codes), np.int32)
-    for block in make_slices(len(codes)):
-        block_codes = codes[block].astype(np.int64)
-        # A code above all released ones gets the last position, and differs from it.
-        positions = np.searchsorted(released, block_codes)
-        positions = np.minimum(positions, len(released) - 1)
-        result[block] = np.where(released[positions] == block_codes, positions, -1)
-    return result
+    if not len(released):
+        return np.full(len(codes), -1, np.int32)
+    positions = np.zeros(len(codes), np.int32)
+    # A binary search of several codes at a time: the compiler vectorizes each step.
+    for start in range(0, len(codes), TILE):
+        tile = codes[start : start + TILE]
+        found = positions[start : start + TILE]
+        size = len(released)
+        while size > 1:
+            half = np.int32(size // 2)
+            for i in range(len(tile)):
+                # Unsigned: indices that are negative would need a test.
+                middle = np.uint32(found[i] + half)
+                found[i] += half if released[middle] <= np.int64(tile[i]) else 0
+            size -= half
+        for i in range(len(tile)):
+            is_released = released[np.uint32(found[i])] == np.int64(tile[i])
+            found[i] = found[i] if is_released else -1
+    return positions

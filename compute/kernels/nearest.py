@@ -171,9 +171,9 @@ def labels_by_present(
     centers: np.ndarray,
     max_squared_distance: float | np.ndarray | None = None,
 ) -> np.ndarray:
-    """As :func:`labels` of points with holes, by distances in the present entries."""
-    holes = points.holes
-    assert holes is not None, "points have holes"
+    """As :func:`labels` of points with missing entries, by distances in the others."""
+    is_missing = points.is_missing
+    assert is_missing is not None, "points have missing entries"
     centers = _check_centers(points, centers)
     limits = np.empty(centers.shape[:2])
     limits[:] = _broadcast_limits(max_squared_distance, centers)
@@ -183,7 +183,7 @@ def labels_by_present(
         rows = slice(first, last)
         _label_by_present(
             points.rows[rows],
-            holes[rows],
+            is_missing[rows],
             centers,
             limits,
             result[:, rows],
@@ -196,7 +196,7 @@ def labels_by_present(
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _label_by_present(
     rows: np.ndarray,  # IN (n, d), float32
-    holes: np.ndarray,  # IN (n, d), bool
+    is_missing: np.ndarray,  # IN (n, d), bool
     centers: np.ndarray,  # IN (R, k, d)
     limits: np.ndarray,  # IN (R, k)
     labels: np.ndarray,  # OUT (R, n), int32
@@ -211,7 +211,7 @@ def _label_by_present(
                 sq_dist = 0.0
                 for h in range(centers.shape[2]):
                     diff = np.float64(rows[i, h]) - centers[r, j, h]
-                    sq_dist += 0.0 if holes[i, h] else diff * diff
+                    sq_dist += 0.0 if is_missing[i, h] else diff * diff
                 if sq_dist < least:
                     least = sq_dist
                     nearest = j

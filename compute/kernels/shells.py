@@ -91,10 +91,19 @@ def side_counts(
     Returns
     -------
     ndarray of shape (d, 2, m), int64
-        The lower side first. A point lies in one cell of every column.
+        The lower side first. A point lies in one cell of every column. A missing
+        entry lies in none.
     """
+    is_missing = points.is_missing
+    if is_missing is None:
+        is_missing = np.empty((0, 0), np.bool_)
     return _count_sides(
-        points.rows, read_remainders(points), read_weights(points), center, radii
+        points.rows,
+        read_remainders(points),
+        read_weights(points),
+        is_missing,
+        center,
+        radii,
     )
 
 
@@ -154,6 +163,7 @@ def _count_sides(
     rows: np.ndarray,
     remainders: np.ndarray,
     weights: np.ndarray,
+    is_missing: np.ndarray,
     center: np.ndarray,
     radii: np.ndarray,
 ) -> np.ndarray:
@@ -161,6 +171,8 @@ def _count_sides(
     counts = np.zeros((rows.shape[1], 2, len(radii)), np.int64)
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
+            if len(is_missing) and is_missing[i, h]:
+                continue
             difference = coordinate(rows, remainders, i, h) - center[h]
             shell = _find_shell(abs(difference), radii)
             counts[h, int(difference > 0), shell] += weight(weights, i)

@@ -12,7 +12,7 @@ are the same in any order and for any division of the points.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ Arrays = tuple[np.ndarray, ...]
 #: Combines the results of two sets of points to one; the first may be changed in place.
 Combine = Callable[[Arrays, Arrays], Arrays]
 Value = TypeVar("Value")
-SECONDS_WITHOUT_BAR = 2.0  # of a pass
+SECONDS_WITHOUT_BAR = 2.0  # of a pass, after which it shows a progress bar
 
 
 def add(totals: Arrays, more: Arrays) -> Arrays:
@@ -62,9 +62,15 @@ def total_array(
     >>> total_array(halves, lambda shard: shard.rows.sum(axis=0).astype(int)).tolist()
     [3]
     """
-    one_array = partial(_one_array, function=function, arguments=arguments)
-    (total,) = points.map_reduce(one_array)
+    (total,) = points.map_reduce(one_array(function, **arguments))
     return total
+
+
+def one_array(
+    function: Callable[..., np.ndarray], **arguments: Any
+) -> Callable[[Points], Arrays]:
+    """Return a function of points whose result is a tuple of one array."""
+    return partial(_one_array, function=function, arguments=arguments)
 
 
 def _one_array(
@@ -73,6 +79,55 @@ def _one_array(
     arguments: Mapping[str, Any],
 ) -> Arrays:
     return (function(points, **arguments),)
+
+
+def map_reduce_all(
+    points: Any,
+    functions: Sequence[Callable[[Points], Arrays]],
+    combine: Combine = add,
+) -> list[Arrays]:
+    """Combine the arrays of several functions, in one pass for all.
+
+    Parameters
+    ----------
+    points : Shards, Blocks or DaskPoints
+    functions : sequence of callable
+        As of :meth:`Blocks.map_reduce`; they return equally many arrays.
+    combine : callable, optional
+        Combines two results of one function. Default: adds them.
+
+    Examples
+    --------
+    >>> shards = Shards([Points.from_grid(np.array([[i], [5]])) for i in (1, 2)])
+    >>> functions = [one_array(lambda points: points.rows.max(axis=0))] * 2
+    >>> map_reduce_all(shards, functions)
+    [(array([10.], dtype=float32),), (array([10.], dtype=float32),)]
+    """
+    n = len(functions)
+    # Sums are added as soon as they are known: many at once may be large.
+    if combine is not add:
+        combine = partial(_combine_each, combine=combine, n=n)
+    totals = points.map_reduce(partial(_apply_all, functions=functions), combine)
+    return _divide(totals, n)
+
+
+def _apply_all(
+    points: Points, functions: Sequence[Callable[[Points], Arrays]]
+) -> Arrays:
+    results = (function(points) for function in functions)
+    return tuple(chain.from_iterable(results))
+
+
+def _combine_each(totals: Arrays, more: Arrays, combine: Combine, n: int) -> Arrays:
+    pairs = zip(_divide(totals, n), _divide(more, n), strict=True)
+    sums = (combine(*pair) for pair in pairs)
+    return tuple(chain.from_iterable(sums))
+
+
+def _divide(arrays: Arrays, n: int) -> list[Arrays]:
+    """Divide a tuple of arrays into n tuples of equal length."""
+    size = len(arrays) // n
+    return [arrays[start : start + size] for start in range(0, len(arrays), size)]
 
 
 class RowSource(Protocol):
@@ -216,6 +271,12 @@ class StreamedPoints:
         to_points = partial(map_block, to_points=self.to_points, function=function)
         return replace(cast("Any", self), to_points=to_points)
 
+    def with_bounds(self, lower: np.ndarray, upper: np.ndarray) -> Self:
+        """Quantize rows in other bounds, (d,) each, before anything is mapped."""
+        quantize: Any = self.to_points
+        to_points = partial(quantize, lower=lower, upper=upper)
+        return replace(cast("Any", self), to_points=to_points)
+
 
 @dataclass(frozen=True, eq=False)
 class Blocks(StreamedPoints):
@@ -256,7 +317,7 @@ class Blocks(StreamedPoints):
         upper: np.ndarray,
         *,
         keep_remainders: bool = True,
-        keep_holes: bool = False,
+        keep_missing: bool = False,
         progress: bool = False,
     ) -> "Blocks":
         """Blocks of rows in a box; see :meth:`Points.quantize`.
@@ -275,7 +336,7 @@ class Blocks(StreamedPoints):
             lower=lower,
             upper=upper,
             keep_remainders=keep_remainders,
-            keep_holes=keep_holes,
+            keep_missing=keep_missing,
         )
         return cls(rows, to_points, progress=progress)
 
@@ -387,7 +448,7 @@ class Blocks(StreamedPoints):
         rows = np.empty((self.n_rows, self.n_features), np.float32)
         squared_norms = np.empty(self.n_rows)
         weights = np.empty(self.n_rows, np.int32) if self.has_weights else None
-        holes = None
+        is_missing = None
         n_filled = 0
         for block, start in self._read():
             points = self._to_points(block, start)
@@ -396,9 +457,10 @@ class Blocks(StreamedPoints):
             squared_norms[block_rows] = points.squared_norms
             if weights is not None:
                 weights[block_rows] = read_weights(points)
-            if points.holes is not None:
-                holes = np.zeros(rows.shape, bool) if holes is None else holes
-                holes[block_rows] = points.holes
+            if points.is_missing is not None:
+                if is_missing is None:
+                    is_missing = np.zeros(rows.shape, bool)
+                is_missing[block_rows] = points.is_missing
             n_filled = block_rows.stop
         points = Points(
             rows[:n_filled],
@@ -406,7 +468,7 @@ class Blocks(StreamedPoints):
             n_null=self.n_rows - n_filled,
             weights=None if weights is None else weights[:n_filled],
             n_persons=self.n_persons,
-            holes=None if holes is None else holes[:n_filled],
+            is_missing=None if is_missing is None else is_missing[:n_filled],
         )
         return Shards([points])
 
@@ -425,7 +487,7 @@ def quantize_block(
     lower: np.ndarray,
     upper: np.ndarray,
     keep_remainders: bool = True,
-    keep_holes: bool = False,
+    keep_missing: bool = False,
 ) -> Points:
     """Quantize a block of rows in a box."""
     if not isinstance(block, WeightedBlock):
@@ -440,7 +502,7 @@ def quantize_block(
         lower,
         upper,
         keep_remainders=keep_remainders,
-        keep_holes=keep_holes,
+        keep_missing=keep_missing,
         weights=block.weights,
     )
     return points

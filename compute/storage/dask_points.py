@@ -78,7 +78,7 @@ class DaskPoints(StreamedPoints):
         upper: np.ndarray,
         *,
         keep_remainders: bool = True,
-        keep_holes: bool = False,
+        keep_missing: bool = False,
     ) -> "DaskPoints":
         """Chunks of rows in a box; see :meth:`Points.quantize`."""
         n, d = array.shape
@@ -89,7 +89,7 @@ class DaskPoints(StreamedPoints):
             lower=lower,
             upper=upper,
             keep_remainders=keep_remainders,
-            keep_holes=keep_holes,
+            keep_missing=keep_missing,
         )
         return cls(chunks, n, d, to_points, wide.chunks[0])
 

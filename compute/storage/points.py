@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from pkm.compute.simd.threads import map_ranges
+from pkm.compute.storage.octaves import to_octaves
 from pkm.compute.storage.symlog import Symlog
 
 #: Grid steps per half-width of the domain, hence the largest coordinate of a point.
@@ -146,8 +147,8 @@ class Points:
         Weight of each row, in units of 2**-16 records; None where a row is one record.
     n_persons : int
         Number of persons whose rows these are; 0 where each row is a record.
-    holes : ndarray of shape (n, d), bool, or None
-        Absent entries, whose coordinates are 0, the middle of the domain. None where
+    is_missing : ndarray of shape (n, d), bool, or None
+        Missing entries, whose coordinates are 0, the middle of the domain. None where
         rows have all entries.
     """
 
@@ -157,7 +158,7 @@ class Points:
     n_null: int = 0
     weights: np.ndarray | None = None
     n_persons: int = 0
-    holes: np.ndarray | None = None
+    is_missing: np.ndarray | None = None
 
     @classmethod
     def from_grid(
@@ -184,7 +185,7 @@ class Points:
         upper: np.ndarray,
         *,
         keep_remainders: bool = True,
-        keep_holes: bool = False,
+        keep_missing: bool = False,
         weights: RowWeights | None = None,
     ) -> tuple["Points", bool]:
         """Map the box between ``lower`` and ``upper`` to the grid, in one pass.
@@ -195,11 +196,14 @@ class Points:
             In any order in memory, also mapped from a file: it is read once, in blocks
             of rows, and not copied as a whole.
         lower, upper : ndarray of shape (d,), float64
+            Columns between minus and plus infinity are on the scale of
+            :func:`pkm.compute.storage.octaves.to_octaves`.
         keep_remainders : bool, default=True
             Whether remainders are kept: 2 bytes a coordinate that most queries do not
             read.
-        keep_holes : bool, default=False
-            Whether a row of which only some entries are NaN is a point with holes.
+        keep_missing : bool, default=False
+            Whether a row of which only some entries are NaN is a point with missing
+            entries.
         weights : RowWeights, optional
             Default: each row is one record.
 
@@ -212,14 +216,19 @@ class Points:
             Whether a point was clipped.
         """
         n, d = points.shape
+        is_open = np.isinf(upper)
+        if is_open.any():
+            points = np.where(is_open, to_octaves(points), points)
+            lower = np.where(is_open, -1.0, lower)
+            upper = np.where(is_open, 1.0, upper)
         rows = np.empty((n, d), np.float32)
         squared_norms = np.empty(n)
         remainders = np.empty((n, d), np.int16) if keep_remainders else None
         arrays = (rows, squared_norms, remainders)
         center, half_width = middle_and_half_width(lower, upper)
-        holes = None
-        if keep_holes:
-            points, holes = _fill_holes(points, center)
+        is_missing = None
+        if keep_missing:
+            points, is_missing = _fill_missing(points, center)
 
         def quantize_range(first: int, last: int) -> tuple[int, int, bool]:
             return first, *_quantize_rows(
@@ -251,12 +260,12 @@ class Points:
             rows = rows[:n_filled]
             squared_norms = squared_norms[:n_filled]
             remainders = None if remainders is None else remainders[:n_filled]
-            if units is not None or holes is not None:
+            if units is not None or is_missing is not None:
                 present = np.isfinite(points).all(axis=1)
                 units = None if units is None else units[present]
-                holes = None if holes is None else holes[present]
+                is_missing = None if is_missing is None else is_missing[present]
         arrays = (rows, squared_norms, remainders)
-        return cls(*arrays, n - n_filled, units, n_persons, holes), outside
+        return cls(*arrays, n - n_filled, units, n_persons, is_missing), outside
 
     def rescale(
         self,
@@ -304,13 +313,13 @@ class Points:
             scale.by_norm,
             rows.reshape(-1),
         )
-        if self.holes is not None:
-            rows[self.holes] = 0
+        if self.is_missing is not None:
+            rows[self.is_missing] = 0
         squared_norms = square_norms(rows)
         return replace(self, rows=rows, squared_norms=squared_norms, remainders=None)
 
     def fill(self, center: np.ndarray) -> "Points":
-        """Fill holes with coordinates of a center (d,), in half-widths.
+        """Fill missing entries with coordinates of a center (d,), in half-widths.
 
         They are clipped to the domain.
 
@@ -318,26 +327,26 @@ class Points:
         --------
         >>> rows = np.array([[0.5, np.nan], [np.nan, np.nan]])
         >>> box = -np.ones(2), np.ones(2)
-        >>> points, _ = Points.quantize(rows, *box, keep_holes=True)
+        >>> points, _ = Points.quantize(rows, *box, keep_missing=True)
         >>> filled = points.fill(np.array([0.0, -0.25]))
         >>> (filled.rows / SCALE).tolist(), filled.n_null
         ([[0.5, -0.25]], 1)
         """
-        if self.holes is None:
+        if self.is_missing is None:
             return self
         steps = np.clip(center, -1.0, 1.0) * SCALE
         whole = np.rint(steps)
-        rows = np.where(self.holes, whole, self.rows).astype(np.float32)
+        rows = np.where(self.is_missing, whole, self.rows).astype(np.float32)
         remainders = self.remainders
         if remainders is not None:
             rest = np.minimum(np.rint((steps - whole) * SCALE), MAX_REMAINDER)
-            remainders = np.where(self.holes, rest.astype(np.int16), remainders)
+            remainders = np.where(self.is_missing, rest.astype(np.int16), remainders)
         return replace(
             self,
             rows=rows,
             squared_norms=square_norms(rows),
             remainders=remainders,
-            holes=None,
+            is_missing=None,
         )
 
     @cached_property
@@ -376,11 +385,11 @@ class Points:
 
     @cached_property
     def digest(self) -> bytes:
-        """Hash of the shape, the coordinates, the weights and the holes."""
+        """Hash of shape, coordinates, weights and the mask of missing entries."""
         shape = (*self.shape, self.n_null, self.n_persons)
         content = repr(shape).encode() + self.rows.tobytes()
         hashed = hashlib.blake2b(content, digest_size=32)
-        for array in (self.remainders, self.weights, self.holes):
+        for array in (self.remainders, self.weights, self.is_missing):
             if array is not None:
                 hashed.update(array.tobytes())
         return hashed.digest()
@@ -507,43 +516,43 @@ def _requantize(
     by_norm: bool,
     new_values: np.ndarray,
 ) -> None:
-    # Several points at a time, as one flat array of values: the compiler vectorizes
-    # such loops. OUT: new_values.
-    factors = np.empty(len(centers))
+    # Several points at a time, as one flat array of values. Slices: the compiler
+    # vectorizes loops from zero. OUT: new_values.
     positions = np.empty(len(centers))
     for start in range(0, len(values), len(centers)):
-        n_values = min(len(centers), len(values) - start)
+        tile = values[start : start + len(centers)]
+        new_tile = new_values[start : start + len(centers)]
 
         # Coordinates in new half-widths about the center.
-        for j in range(n_values):
-            positions[j] = np.float64(values[start + j])
+        for j in range(len(tile)):
+            positions[j] = np.float64(tile[j])
         if len(remainders):
-            for j in range(n_values):
-                positions[j] += remainders[start + j] / SCALE
-        for j in range(n_values):
+            remainder_tile = remainders[start : start + len(centers)]
+            for j in range(len(tile)):
+                positions[j] += remainder_tile[j] / SCALE
+        for j in range(len(tile)):
             positions[j] = (positions[j] / SCALE - centers[j]) / half_width
 
-        # Scale of each point, or of each value.
-        for first in range(0, n_values, d):
+        # Scale each point, or each value.
+        n_together = d if by_norm else 1
+        for first in range(0, len(tile), n_together):
+            row = positions[first : first + n_together]
             squared = 0.0
-            if by_norm:
-                for j in range(first, first + d):
-                    squared += positions[j] * positions[j]
-            factor = linear_part * _shorten(np.sqrt(squared), softness)
-            for j in range(first, first + d):
-                factors[j] = factor
-        if not by_norm:
-            for j in range(n_values):
-                if abs(positions[j]) > 1.0:
-                    factors[j] *= _shorten(abs(positions[j]), softness)
+            for h in range(n_together):
+                squared += row[h] * row[h]
+            factor = linear_part
+            if squared > 1.0:
+                factor *= _shorten(np.sqrt(squared), softness)
+            for h in range(n_together):
+                row[h] *= factor
 
         # Clip to [-1, 1] and round to whole grid steps. Comparisons are faster than min
         # and max, which handle NaN.
-        for j in range(n_values):
-            position = positions[j] * factors[j]
+        for j in range(len(tile)):
+            position = positions[j]
             position = position if position > -1.0 else -1.0
             position = position if position < 1.0 else 1.0
-            new_values[start + j] = np.rint(position * SCALE)
+            new_tile[j] = np.rint(position * SCALE)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -555,24 +564,24 @@ def _shorten(length: float, softness: float) -> float:
     return (1.0 + beyond) / length
 
 
-def _fill_holes(
+def _fill_missing(
     points: np.ndarray,
     middle: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Fill absent entries with the middle (d,) of the domain; return their mask, too.
+    """Fill missing entries with the middle (d,) of the domain; return their mask, too.
 
     Those of rows with some value and no infinite one: others stay null. The mask is
     None where there are none.
     """
-    absent = np.isnan(points)
-    n_absent = absent.sum(axis=1)
-    has_holes = (n_absent > 0) & (n_absent < points.shape[1])
+    is_missing = np.isnan(points)
+    n_missing = is_missing.sum(axis=1)
+    has_missing = (n_missing > 0) & (n_missing < points.shape[1])
     # A row with an infinite value is null, whatever else it has.
-    has_holes &= np.isinf(points).sum(axis=1) == 0
-    if not has_holes.any():
+    has_missing &= np.isinf(points).sum(axis=1) == 0
+    if not has_missing.any():
         return points, None
-    absent &= has_holes[:, None]
-    return np.where(absent, middle, points), absent
+    is_missing &= has_missing[:, None]
+    return np.where(is_missing, middle, points), is_missing
 
 
 def _quantize_rows(

@@ -18,7 +18,8 @@ class Symlog:
     largest : float
         Largest length that occurs, at least 1.
     softness : float
-        With 0 lengths are clipped to 1 instead.
+        The smaller, the more lengths beyond 1 are compressed. With 0 they are clipped
+        to 1.
     by_norm : bool
         Whether a length is the Euclidean norm of a position. Otherwise every coordinate
         has a scale of its own.

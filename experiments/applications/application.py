@@ -38,7 +38,7 @@ SWEEP_SETTINGS = (
 RUN_SETTINGS = ("hydra.run.",)
 #: All options of Hydra, which prints its usage at an unknown one, with their values
 #: where these are few.
-OPTIONS = DECLARED["options"]
+HYDRA_OPTIONS = DECLARED["options"]
 INFO = ("--info", "-i")  # it needs no value
 #: Hydra's options that compose a configuration and run nothing.
 SHOW_OPTIONS = ("--help", "-h", "--hydra-help", "--cfg", "-c", *INFO, "--version")
@@ -62,7 +62,7 @@ TUNING_WARNING = (
 def call(
     application: Callable[[], Any],
     command: str,
-    words: Sequence[str],
+    argv: Sequence[str],
 ) -> int:
     """Call a Hydra application as a command.
 
@@ -72,7 +72,7 @@ def call(
         Decorated by `hydra.main`.
     command : {"run", "reproduce"}
         Its name.
-    words : sequence of str
+    argv : sequence of str
         Arguments.
 
     Returns
@@ -83,8 +83,8 @@ def call(
 
     def run_application() -> None:
         register_plugins()
-        new_words = complete_words(words, command)
-        with pause_garbage_collection(), replace_arguments(command, new_words):
+        completed = complete_arguments(argv, command)
+        with pause_garbage_collection(), replace_arguments(command, completed):
             application()
 
     # With Hydra's own variable set, the user wants its traceback.
@@ -97,8 +97,8 @@ def call(
     return code
 
 
-def complete_words(words: Sequence[str], command: str) -> list[str]:
-    """Add implied words to a command line, and refuse settings without an effect.
+def complete_arguments(argv: Sequence[str], command: str) -> list[str]:
+    """Add implied arguments to a command line; refuse settings without an effect.
 
     Raises
     ------
@@ -107,37 +107,37 @@ def complete_words(words: Sequence[str], command: str) -> list[str]:
 
     Examples
     --------
-    >>> complete_words(["k=3", "-m"], "run")
+    >>> complete_arguments(["k=3", "-m"], "run")
     ['-m', 'k=3']
     """
-    if SUBMITIT in words:
-        words = expand_submitit(words)
+    if SUBMITIT in argv:
+        argv = expand_submitit(argv)
     # Hydra reads options before or after all keys, not between them.
-    flags = [word for word in words if word in MULTIRUN]
-    words = [*flags, *(word for word in words if word not in flags)]
-    keys = {word.partition("=")[0] for word in words}
-    check_options(words, command)
+    flags = [word for word in argv if word in MULTIRUN]
+    argv = [*flags, *(word for word in argv if word not in flags)]
+    keys = {word.partition("=")[0] for word in argv}
+    check_options(argv, command)
     if keys & {"-h", "--help"} and command == "run" and "method" not in keys:
         # The help text shows no parameters of methods, which take a second to import.
-        return [*words, "method=package.module:Class"]
+        return [*argv, "method=package.module:Class"]
     if "method._target_" in keys:
         raise ConfigurationError(
             "method._target_ is not set: use method=package.module:Class"
         )
     if keys.intersection(INFO):
         # Hydra logs its answer. Without a value, it would take the next word as one.
-        return [*complete_info(words), "hydra/hydra_logging=default"]
+        return [*complete_info(argv), "hydra/hydra_logging=default"]
     if keys.intersection(SHOW_OPTIONS):
-        return words
-    multirun = bool(keys.intersection(MULTIRUN)) or "hydra.mode=MULTIRUN" in words
+        return argv
+    multirun = bool(keys.intersection(MULTIRUN)) or "hydra.mode=MULTIRUN" in argv
     ignored, remedy = RUN_SETTINGS, "a sweep: use hydra.sweep.dir=..."
     if not multirun:
         ignored, remedy = SWEEP_SETTINGS, "a single run: add -m (--multirun)"
         ignored += ("objective=",) if command == "run" else ()
-    for word in words:
+    for word in argv:
         if word.startswith(ignored):
             raise ConfigurationError(f"{word} has no effect on {remedy}")
-    if SLURM in words and shutil.which("srun") is None:
+    if SLURM in argv and shutil.which("srun") is None:
         raise ConfigurationError(
             f"{SLURM} needs a machine of a SLURM cluster, and this one has no `srun`: "
             f"use {SUBMITIT_LAUNCHER}local, or backend=processes"
@@ -148,11 +148,11 @@ def complete_words(words: Sequence[str], command: str) -> list[str]:
             "hydra.output_subdir": ".hydra",
             "hydra.sweep.subdir": "${hydra.job.num}",
         }
-        words += [f"{key}={value}" for key, value in presets.items() if key not in keys]
-    return words
+        argv += [f"{key}={value}" for key, value in presets.items() if key not in keys]
+    return argv
 
 
-def complete_info(words: Sequence[str]) -> list[str]:
+def complete_info(argv: Sequence[str]) -> list[str]:
     """Give an option ``--info`` without a value its default value.
 
     Examples
@@ -161,12 +161,12 @@ def complete_info(words: Sequence[str]) -> list[str]:
     (['--info=all', 'k=3'], ['--info', 'config'])
     """
     return [
-        "--info=all" if word in INFO and value not in OPTIONS[word] else word
-        for word, value in itertools.pairwise([*words, ""])
+        "--info=all" if word in INFO and value not in HYDRA_OPTIONS[word] else word
+        for word, value in itertools.pairwise([*argv, ""])
     ]
 
 
-def expand_submitit(words: Sequence[str]) -> list[str]:
+def expand_submitit(argv: Sequence[str]) -> list[str]:
     """Expand ``backend=submitit`` to settings of Hydra: a sweep whose jobs SLURM runs.
 
     A job has the default backend, and as many cores as that has workers. A command that
@@ -184,11 +184,11 @@ def expand_submitit(words: Sequence[str]) -> list[str]:
     >>> expand_submitit(["verb=plan", "backend=submitit"])
     ['verb=plan']
     """
-    words = [word for word in words if word != SUBMITIT]
-    keys = {word.partition("=")[0] for word in words}
-    if keys.intersection(SHOW_OPTIONS) or set(words) & set(READ_ONLY_VERBS):
-        return words
-    for word in words:
+    argv = [word for word in argv if word != SUBMITIT]
+    keys = {word.partition("=")[0] for word in argv}
+    if keys.intersection(SHOW_OPTIONS) or set(argv) & set(READ_ONLY_VERBS):
+        return argv
+    for word in argv:
         is_other = not word.startswith(SUBMITIT_LAUNCHER)
         if word.startswith("hydra/launcher=") and is_other:
             raise ConfigurationError(
@@ -197,11 +197,11 @@ def expand_submitit(words: Sequence[str]) -> list[str]:
             )
     multirun = [] if keys.intersection(MULTIRUN) else ["-m"]
     presets = (SLURM, "hydra.launcher.cpus_per_task=${jobs}")
-    absent = [preset for preset in presets if preset.partition("=")[0] not in keys]
-    return [*multirun, *words, *absent]
+    unset = [preset for preset in presets if preset.partition("=")[0] not in keys]
+    return [*multirun, *argv, *unset]
 
 
-def check_options(words: Sequence[str], command: str) -> None:
+def check_options(argv: Sequence[str], command: str) -> None:
     """Refuse unknown options of Hydra and unknown values: it would print its usage.
 
     Raises
@@ -213,15 +213,15 @@ def check_options(words: Sequence[str], command: str) -> None:
     --------
     >>> check_options(["--cfg", "job", "k=3", "--info"], "run")
     """
-    for word, following in itertools.zip_longest(words, words[1:], fillvalue=""):
+    for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):
         option, is_assigned, value = word.partition("=")
-        is_known = any(name.startswith(option) for name in OPTIONS)
+        is_known = any(name.startswith(option) for name in HYDRA_OPTIONS)
         if option.startswith("--") and not is_known:
-            advice = suggest(option, OPTIONS, f"see pkm {command} --help")
+            advice = suggest(option, HYDRA_OPTIONS, f"see pkm {command} --help")
             raise ConfigurationError(
                 f"{option} is no option of pkm {command}; {advice}"
             )
-        known = OPTIONS.get(option)
+        known = HYDRA_OPTIONS.get(option)
         if not is_assigned:
             value = "" if "=" in following or following.startswith("-") else following
         is_left_out = option in INFO and not value
@@ -263,13 +263,13 @@ def resume_garbage_collection() -> None:
 @contextmanager
 def replace_arguments(
     command: str,
-    words: Sequence[str],
+    argv: Sequence[str],
 ) -> Iterator[None]:
-    """Let Hydra see words as the process's arguments, and raise errors."""
+    """Let Hydra see the arguments as those of the process, and raise errors."""
     # Hydra completes the command line of this program, of which it knows no verbs.
-    program = "pkm" if "-sc" in words else f"pkm {command}"
+    program = "pkm" if "-sc" in argv else f"pkm {command}"
     with (
-        patch.object(sys, "argv", [program, *words]),
+        patch.object(sys, "argv", [program, *argv]),
         patch.dict(os.environ, {FULL_ERROR: "1"}),
     ):
         yield

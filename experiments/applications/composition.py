@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from hydra_plugins.pkm_cells import CellsLauncher
 from pkm.experiments.applications.explanations import clean_message, explain_errors
-from pkm.experiments.applications.options import LOGGING, OPTIONS, list_keys
+from pkm.experiments.applications.options import LOGGING, SCHEMAS, list_keys
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.conf_source import ConfSearchPath, ConfSource
 from pkm.experiments.config.errors import ConfigurationError, require_known_keys
@@ -36,9 +36,9 @@ URI = Rule(
 def register_plugins() -> None:
     """Make configurations, the catalogue and the launcher of cells known to Hydra.
 
-    The catalogue is registered here alone: as an installed plugin it would be part of
-    every application. Hydra finds the launcher by itself, unless the project is
-    installed editable.
+    The catalogue is all files of ``conf/`` and of further folders. It is registered
+    here alone: as an installed plugin it would be part of every application. Hydra
+    finds the launcher by itself, unless the project is installed editable.
     """
     for plugin in (ConfSource, ConfSearchPath, CellsLauncher):
         Plugins.instance().register(plugin)
@@ -47,7 +47,7 @@ def register_plugins() -> None:
     # is not needed: it copies each object that it loads from the store.
     vars(store)["__deepcopy__"] = lambda memo: store
     store.store(group="hydra/hydra_logging", name="pkm", node=LOGGING, provider="pkm")
-    for command, schema in OPTIONS.items():
+    for command, schema in SCHEMAS.items():
         store.store(name=command, node=schema, provider="pkm")
 
 
@@ -95,7 +95,7 @@ def check_configuration(config: DictConfig, command: str) -> DictConfig:
     ValueError
         If a setting breaks its rule.
     """
-    check_keys(config, OPTIONS[command])
+    check_keys(config, SCHEMAS[command])
     try:
         OmegaConf.resolve(config)
     except OmegaConfBaseException as error:

@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from pkm import datasets
 from pkm.datasets.user_files import SUFFIXES
-from pkm.experiments.applications.options import OPTIONS, list_keys
+from pkm.experiments.applications.options import SCHEMAS, list_keys
 from pkm.experiments.config.errors import (
     ConfigurationError,
     explain_unknown,
@@ -22,7 +22,7 @@ from pkm.experiments.config.errors import (
 from pkm.experiments.config.groups import GROUPS
 
 #: What OmegaConf calls a type, and what the message says that a value must be.
-TYPES = {"Integer": "a whole number", "bool": "true or false", "str": "a text"}
+TYPE_RULES = {"Integer": "a whole number", "bool": "true or false", "str": "a text"}
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def explain_wrong_type(error: ValidationError) -> str:
     match = re.match(pattern, str(error), re.DOTALL)
     if match is None:
         return f"{error.full_key}: {clean_message(error)}"
-    rule = TYPES.get(match[2], match[2])
+    rule = TYPE_RULES.get(match[2], match[2])
     return (
         f"{error.full_key}={match[1]!r} is not allowed: {error.full_key} must be {rule}"
     )
@@ -129,9 +129,9 @@ def explain_wrong_type(error: ValidationError) -> str:
 def hint_at_other_command(key: str, command: str) -> str:
     """Say what to do with a key that the other command has."""
     others = [
-        name for name in OPTIONS if name != command and key in list_keys(OPTIONS[name])
+        name for name in SCHEMAS if name != command and key in list_keys(SCHEMAS[name])
     ]
-    if not others or (command in OPTIONS and key in list_keys(OPTIONS[command])):
+    if not others or key in list_keys(SCHEMAS[command]):
         return ""
     hint = f"; it is a key of `pkm {others[0]}`"
     if others == ["run"]:

@@ -33,12 +33,12 @@ def make_schema(usage: str, keys: Mapping[str, Mapping]) -> type:
     options = []
     for name, declared in keys.items():
         default = declared.get("default")
-        kind = TYPES.get(declared.get("type"), Any)
+        value_type = TYPES.get(declared.get("type"), Any)
         if isinstance(default, type):
-            kind = default
+            value_type = default
         make_default = default if callable(default) else partial(copy, default)
         option = field(default_factory=make_default, metadata=declared)
-        options.append((name, kind, option))
+        options.append((name, value_type, option))
     return make_dataclass("Options", options, namespace={"__doc__": usage})
 
 
@@ -67,7 +67,7 @@ def make_command_schema(
 
 def make_hydra_settings(command: str) -> dict:
     """Return Hydra's settings for a command, with its help text."""
-    schema = OPTIONS[command]
+    schema = SCHEMAS[command]
     lines = [DECLARED[command]["usage"], "", "Keys (key=value, with their defaults):"]
     lines += [*list_help_lines(schema), "", "Groups (group=choice):"]
     for group in GROUPS:
@@ -81,13 +81,14 @@ def make_hydra_settings(command: str) -> dict:
     return DECLARED["hydra"] | {"help": {"template": "\n".join(lines)}}
 
 
-#: Keys of the kinds of cells in `pkm run`.
+#: Keys of `pkm run` for the kinds of cells.
 RUN_KINDS = {
     kind.key: {"default": make_schema(kind.help, list_kind_keys(kind))}
     for kind in KINDS
     if kind.help
 }
-OPTIONS = {
+#: The keys of each command.
+SCHEMAS = {
     "run": make_command_schema("run", RUN_KINDS),
     "reproduce": make_command_schema("reproduce", {}),
 }

@@ -52,8 +52,8 @@ def run_cells(
     data_dir : str, optional
         Folder with the original data files.
     costs : mapping, optional
-        Key to estimated seconds, for the order and the remaining time; equal ones by
-        default.
+        Key of a cell to its estimated seconds, for the order and the remaining time;
+        equal ones by default.
     console : rich.console.Console, optional
         Where progress goes; nowhere by default.
 
@@ -78,17 +78,17 @@ def run_cells(
         for timing, n_workers in ((False, jobs), (True, 1)):
             runner = Runner(store, replace(backend, jobs=n_workers), data_dir)
             selected = [cell for cell in cells if cell.timing == timing]
-            parts = [(run_in_workers, selected)]
+            batches = [(run_in_workers, selected)]
             if backend.name == "dask" and not timing:
-                parts = [(run_on_dask, selected)]
+                batches = [(run_on_dask, selected)]
             elif n_workers == 1:
                 # A worker takes as long to start as this process: only for cells with
                 # a limit.
                 limited = [cell for cell in selected if backend.find_limit(cell)]
                 others = [cell for cell in selected if not backend.find_limit(cell)]
-                parts = [(run_in_process, others), (run_in_workers, limited)]
-            for run, part in parts:
-                chunks = order_chunks(part, costs, n_workers, interrupted)
+                batches = [(run_in_process, others), (run_in_workers, limited)]
+            for run, batch in batches:
+                chunks = order_chunks(batch, costs, n_workers, interrupted)
                 for outcome in run(chunks, runner):
                     outcomes.append(outcome)
                     advance(outcome)

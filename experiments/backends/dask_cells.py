@@ -113,7 +113,7 @@ def check_cluster(backend: Backend) -> Backend:
         # Another Python may not be able to read code that is sent to it.
         check_python(client.get_versions()["workers"], backend.scheduler)
         check_code(client.run(identify_code, on_error="return"), backend.scheduler)
-        return replace(backend, jobs=sum(client.nthreads().values()))
+        return replace(backend, jobs=_count_threads(client))
 
 
 @contextlib.contextmanager

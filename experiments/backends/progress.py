@@ -16,8 +16,8 @@ from pkm.experiments.console.console import format_duration
 LINE_SECONDS = 20.0
 
 
-#: Estimated work that counts as done at the estimated speed: at most so many seconds,
-#: and at most so much of the whole.
+#: Work that is taken as done at the estimated speed, before any is measured: at most so
+#: many estimated seconds, and at most such a share of the whole.
 PRIOR_SECONDS = 5.0
 PRIOR_SHARE = 0.1
 

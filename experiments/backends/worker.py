@@ -68,11 +68,12 @@ class Runner:
             try:
                 with self.store.mark_running(cell.key):
                     rows = execute(cell, self.data_dir, on_start)
-                    origin = {
-                        "git": git_commit(),
-                        "metrics_code": subpackages_digest("metrics"),
-                    }
-                    self.store.write(cell, rows.assign(**origin, finished=time.time()))
+                    rows = rows.assign(
+                        git=git_commit(),
+                        metrics_code=subpackages_digest("metrics"),
+                        finished=time.time(),
+                    )
+                    self.store.write(cell, rows)
                 return Outcome(cell.key, "done", time.perf_counter() - started)
             except ResultsNotWritable:
                 raise

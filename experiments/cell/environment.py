@@ -31,12 +31,13 @@ def describe_environment() -> dict:
     Returns
     -------
     dict
-        Strings and numbers: python, platform, processor cores, memory in GiB, git
-        commit, and package versions as ``version of <package>``.
+        Strings and numbers: python, platform, processor and its cores, memory in GiB,
+        git commit, and package versions as ``version of <package>``.
     """
     details = {
         "python": platform.python_version(),
         "platform": platform.platform(),
+        "processor": name_processor(),
         "cores": os.cpu_count(),
         "memory (GiB)": round(psutil.virtual_memory().total / 2**30, 1),
         "git commit": git_commit(),
@@ -44,6 +45,14 @@ def describe_environment() -> dict:
     for name in PACKAGES:
         details[f"version of {name}"] = importlib.metadata.version(name)
     return details
+
+
+def name_processor() -> str:
+    """Name the model of the processor; its architecture where that is unknown."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    models = [line for line in lines if line.startswith("model name")]
+    return models[0].partition(": ")[2] if models else platform.machine()
 
 
 def describe_sources(rows: pd.DataFrame) -> dict:

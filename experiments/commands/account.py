@@ -117,7 +117,7 @@ def summarize(account) -> str:
     )
 
 
-def run(words: Sequence[str], options: Mapping[str, str]) -> None:
+def run(names: Sequence[str], options: Mapping[str, str]) -> None:
     """Open an account on terms, or show one that there is.
 
     Raises
@@ -127,8 +127,8 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     """
     from pkm.privacy import Budget, PrivacyAccountant
 
-    require(len(words) == 1, "FILE", " ".join(words), "one file of an account")
-    path = words[0]
+    require(len(names) == 1, "FILE", " ".join(names), "one file of an account")
+    path = names[0]
     terms = read_terms(options)
     if terms:
         of_account = {"composition", "failure_delta"} & terms.keys()

@@ -18,19 +18,19 @@ from pkm.experiments.store.export import FIT_COLUMNS, extract_centers, write_cen
 from pkm.experiments.store.store import Store
 
 
-def run(words: Sequence[str], options: Mapping[str, str]) -> None:
+def run(names: Sequence[str], options: Mapping[str, str]) -> None:
     """Write the centers of some cells, or list the cells that keep theirs."""
     store = Store(options.get("results", "results"))
     stored = store.keys()
-    if not words:
+    if not names:
         centers = extract_centers(store.read_all([*FIT_COLUMNS, "centers"]))
         cells = centers.groupby(FIT_COLUMNS[:-1], sort=False, dropna=False)
         counts = cells["seed"].nunique().reset_index(name="seeds")
         print(counts.to_string(index=False))
         return
-    keys = [key for word in words for key in stored if key.startswith(word)]
+    keys = [key for name in names for key in stored if key.startswith(name)]
     rule = "the key of one stored cell, or its beginning (pkm centers lists them)"
-    require(len(keys) == len(words), "cell", " ".join(words), rule)
+    require(len(keys) == len(names), "cell", " ".join(names), rule)
     output = Path(options.get("output", "centers.csv"))
     print(f"{write_centers(store, keys, output)} centers in {output}")
 

@@ -60,8 +60,8 @@ DEFAULTS = {"k": "auto", "report": 0.1}
 OPTIONS = (*PARAMETERS, "schema", "groups", "output", "n", "excess", "dry_run")
 #: For the statement.
 PREPROCESSING = (
-    "Cells were mapped to a scale from -1 to 1, each by itself, by the public rules of "
-    "schema.yaml. (The curator says how these were chosen without looking at the data.)"
+    "Cells were mapped to numbers, each by itself, by the public rules of schema.yaml. "
+    "(The curator says how these were chosen without looking at the data.)"
 )
 ADVICE = "Check formats and decimal marks, or keep incomplete rows with missing=middle."
 #: Name of the column of ids, beside those of the schema.

@@ -27,14 +27,14 @@ from pkm.experiments.store.store import Store
 #: How many moved cells are printed, and which columns.
 MAX_LINES = 20
 COLUMNS = ["method", "variant", "params", "dataset", "k", "epsilon"]
-COLUMNS += ["metric", "mean_a", "mean_b", "p", "origin"]
+COLUMNS += ["metric", "mean_a", "mean_b", "p", "provenance"]
 
 
 def run(folders: Sequence[str], options: Mapping[str, str]) -> int:
     """Print what differs; return 1 if a cell has moved, else 0."""
-    words = [*folders, *options]
+    names = [*folders, *options]
     holds = len(folders) == 2 and not options
-    require(holds, "folders", " ".join(words), "two results folders, A and B")
+    require(holds, "folders", " ".join(names), "two results folders, A and B")
     stores = [Store(folder) for folder in folders]
     difference = compare(stores, [read_cells(store) for store in stores])
     print_states(difference)

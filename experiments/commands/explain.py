@@ -36,12 +36,12 @@ HEADER = ("first", "last", "query", "mechanism", "times", "mu", "epsilon", "delt
 
 
 def run(
-    words: Sequence[str],
+    names: Sequence[str],
     options: Mapping[str, str],
 ) -> None:
     """Print the planned releases, then what is promised and public."""
-    require(len(words) == 1, "METHOD", " ".join(words), "one method")
-    target = words[0]
+    require(len(names) == 1, "METHOD", " ".join(names), "one method")
+    target = names[0]
     method_class = load_method_class(target)
     # Values are written as for `pkm run`.
     dotlist = [f"{key}={text}" for key, text in options.items()]

@@ -17,9 +17,9 @@ from pkm.experiments.store.export import write_rows
 from pkm.experiments.store.store import Store
 
 
-def run(words: Sequence[str], options: Mapping[str, str]) -> None:
+def run(names: Sequence[str], options: Mapping[str, str]) -> None:
     """Write the rows and say how many there are."""
-    require(not words, "word", " ".join(words), "key=value, of results and output")
+    require(not names, "word", " ".join(names), "key=value, of results and output")
     folder = Path(options.get("output", "export"))
     rows = write_rows(Store(options.get("results", "results")), folder)
     print(f"{len(rows)} rows of {rows['cell'].nunique()} cells in {folder}")

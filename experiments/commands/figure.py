@@ -36,7 +36,7 @@ from pkm.experiments.store.store import Store
 from pkm.files import atomic_write
 from pkm.scalars import is_positive
 
-SUFFIXES = {".png": "png", ".pdf": "pdf"}
+SUFFIXES = (".png", ".pdf")
 
 
 def figure(
@@ -95,17 +95,17 @@ def figure(
 
 def read_rows(keys: Mapping[str, str]) -> pd.DataFrame:
     """Return the stored rows of a profile of a paper, with their sweeps."""
-    words = [f"{key}={value}" for key, value in keys.items() if key != "tracking"]
-    config = load_config([*words, "tracking=none"])
+    overrides = [f"{key}={value}" for key, value in keys.items() if key != "tracking"]
+    config = load_config([*overrides, "tracking=none"])
     plan = make_plan(config.paper, config.profile, data_dir=config.data)
     return plan.read_rows(Store(config.results))
 
 
-def run(words: Sequence[str], options: dict[str, str]) -> None:
+def run(names: Sequence[str], options: dict[str, str]) -> None:
     """Draw one figure, or all of a paper, and print the paths of the files."""
     rule = "one figure, such as fastlloyd/figure8, one paper, or all"
-    require(len(words) == 1, "name", " ".join(words), rule)
-    (name,) = words
+    require(len(names) == 1, "name", " ".join(names), rule)
+    (name,) = names
     style = options.pop("style", "bench")
     width = yaml.safe_load(options.pop("width", "null"))
     out = Path(options.pop("out", "."))
@@ -116,7 +116,7 @@ def run(words: Sequence[str], options: dict[str, str]) -> None:
             out = out / f"{_file_name(spec)}.png"
         rows = read_rows(options | {"paper": spec.paper})
         drawn = figure(name, rows, style=style, width=width)
-        picture = plot.save(drawn, SUFFIXES[out.suffix])
+        picture = plot.save(drawn, out.suffix[1:])
         out.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(out, picture)
         print(out)

@@ -61,19 +61,19 @@ def open_rows(path: str) -> RowBlocks:
     return rows
 
 
-def run(words: Sequence[str], options: Mapping[str, str]) -> None:
+def run(names: Sequence[str], options: Mapping[str, str]) -> None:
     """Pack rows, or compare the checksum of a grid file."""
     rule = "DATA OUT.grid, or OUT.grid alone"
-    require(len(words) in (1, 2), "files", " ".join(words), rule)
-    target = Path(words[-1])
+    require(len(names) in (1, 2), "files", " ".join(names), rule)
+    target = Path(names[-1])
     require(is_grid_file(target), "file", str(target), f"a name that ends in {SUFFIX}")
-    if len(words) == 1:
+    if len(names) == 1:
         packed = open_grid(target)
         for _ in packed.blocks():  # a pass compares the checksum
             pass
         checked = ", checksum ok"
     else:
-        rows = open_rows(words[0])
+        rows = open_rows(names[0])
         bounds = read_bounds(options.get("bounds"), rows.n_columns)
         packed = pack(rows, target, *bounds)
         checked = ""

@@ -13,7 +13,7 @@ from pkm.experiments.applications.application import (
 )
 from pkm.experiments.backends.server import start_server
 from pkm.experiments.config.errors import ConfigurationError, explain_unknown
-from pkm.experiments.config.groups import ALL_PAPERS, choices, read_entry
+from pkm.experiments.config.groups import ALL_PAPERS, choices, read_choice
 from pkm.experiments.console.console import CellsFailed, make_consoles
 from pkm.experiments.plan.sweep import check_paper
 
@@ -64,7 +64,7 @@ def read_papers(config: DictConfig) -> list[dict]:
         If a file is malformed.
     """
     if config.paper.name == ALL_PAPERS:
-        papers = [read_entry("paper", name) for name in choices("paper")]
+        papers = [read_choice("paper", name) for name in choices("paper")]
     else:
         papers = [cast(dict, OmegaConf.to_container(config.paper, resolve=True))]
     for paper in papers:

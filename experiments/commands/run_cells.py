@@ -1,5 +1,6 @@
 """Ad hoc runs: the cells of some configurations as one batch, and their results."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.groups import choices, fill_defaults
 from pkm.experiments.config.settings import one_of, require, to_list
 from pkm.experiments.console.console import show
-from pkm.experiments.plan.entries import FILE_KEYS
+from pkm.experiments.plan.axes import FILE_KEYS
 from pkm.experiments.plan.estimate import estimate_costs
 from pkm.experiments.plan.feasibility import find_dataset_info
 from pkm.experiments.plan.plan import Plan, make_plan, warn_seeded_noise
@@ -68,8 +69,8 @@ def run(
     """
     plans = [make_job_plan(config) for config in configs]
     metrics = [find_objective(config) for config in configs]
-    entries = [entry for plan in plans for entry in plan.entries]
-    plan = Plan("run", tuple(dict.fromkeys(entries)))
+    sweep_cells = itertools.chain.from_iterable(plan.sweep_cells for plan in plans)
+    plan = Plan("run", tuple(dict.fromkeys(sweep_cells)))
     settings = configs[0]
     for key in SHARED_KEYS:
         values = list(dict.fromkeys(str(config[key]) for config in configs))
@@ -77,7 +78,7 @@ def run(
         require(len(values) == 1, key, values, rule)
     store = Store(settings.results)
     backend = check_backend(Backend(**settings.backend))
-    with store.made_unless_refused():
+    with store.create_or_roll_back():
         files = dict.fromkeys(cell.file for cell in plan.cells if cell.dataset == FILE)
         for file in files:
             show(console, f"{file[0]}: {find_dataset_info(FILE, *file).summary}")
@@ -191,8 +192,10 @@ def make_job_plan(config: DictConfig) -> Plan:
     if values["account"] is None:
         return plan
     account = str(Path(values["account"]).resolve())
-    entries = [(name, replace(cell, account=account)) for name, cell in plan.entries]
-    return replace(plan, entries=tuple(entries))
+    sweep_cells = [
+        (name, replace(cell, account=account)) for name, cell in plan.sweep_cells
+    ]
+    return replace(plan, sweep_cells=tuple(sweep_cells))
 
 
 def make_result_table(

@@ -27,10 +27,10 @@ HEADER = """\
 """
 
 
-def run(words: Sequence[str], options: Mapping[str, str]) -> None:
+def run(names: Sequence[str], options: Mapping[str, str]) -> None:
     """Write a draft, and say which columns it leaves out."""
-    require(len(words) == 1, "FILE", " ".join(words), "one file")
-    path = Path(words[0])
+    require(len(names) == 1, "FILE", " ".join(names), "one file")
+    path = Path(names[0])
     decimal = "point"
     name = path.name.lower()
     if name.endswith(TEXT):
@@ -51,8 +51,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
             sort_keys=False,
             allow_unicode=True,
         )
-    names = [str(name) for name in table if name not in rules]
-    omitted = ", ".join(names) or "none"
+    omitted = ", ".join(str(name) for name in table if name not in rules) or "none"
     print(f"{len(rules)} columns in {output}; left out: {omitted}")
 
 

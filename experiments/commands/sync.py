@@ -44,12 +44,12 @@ def load_configuration(verb: str, overrides: Sequence[str]) -> DictConfig:
     return config
 
 
-def run(words: Sequence[str], options: Mapping[str, str]) -> None:
+def run(names: Sequence[str], options: Mapping[str, str]) -> None:
     """Sync a paper, and print what was written."""
     options = dict(options)
     cells = options.pop("cells", "no")
     require(cells in ("yes", "no"), "cells", cells, "yes or no")
-    overrides = [*words, *(f"{name}={value}" for name, value in options.items())]
+    overrides = [*names, *(f"{name}={value}" for name, value in options.items())]
     config = load_configuration("sync", overrides)
     plan = make_plan(config.paper, config.profile, data_dir=config.data)
     store = Store(config.results)

@@ -29,10 +29,10 @@ from pkm.experiments.store.store import Store
 MAX_LINES = 20
 
 
-def run(words: Sequence[str], options: Mapping[str, str]) -> int:
+def run(names: Sequence[str], options: Mapping[str, str]) -> int:
     """Run the cells again and print what differs; return 1 if something does."""
-    require(len(words) == 1, "name", " ".join(words), "one claim or figure")
-    name = words[0]
+    require(len(names) == 1, "name", " ".join(names), "one claim or figure")
+    name = names[0]
     target = find_target(name)
     overrides = [f"{key}={value}" for key, value in options.items()]
     # Nothing is written to MLflow.

@@ -6,7 +6,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from pkm.experiments.config.groups import GROUPS, choices, is_choice, read_entry
+from pkm.experiments.config.groups import GROUPS, choices, is_choice, read_choice
 
 
 class ConfSource(ConfigSource):
@@ -48,7 +48,7 @@ class ConfSource(ConfigSource):
     def load_config(self, config_path: str) -> ConfigResult:
         """Read a choice of a group."""
         group, _, name = config_path.partition("/")
-        config = OmegaConf.create(read_entry(group, name))
+        config = OmegaConf.create(read_choice(group, name))
         header: dict[str, str | None] = {"package": None}
         return ConfigResult(self.provider, self.full_path(), config, header)
 

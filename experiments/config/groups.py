@@ -60,7 +60,7 @@ def is_choice(group: str, name: str) -> bool:
     return (group, name) == ("paper", ALL_PAPERS) or (group == "method" and ":" in name)
 
 
-def read_entry(group: str, name: str) -> dict[str, Any]:
+def read_choice(group: str, name: str) -> dict[str, Any]:
     """Return a choice of a group as Hydra composes it.
 
     Raises
@@ -76,46 +76,46 @@ def read_entry(group: str, name: str) -> dict[str, Any]:
     if group == "dataset" and name not in catalogue.current().choices(group):
         return {"name": name} | dict.fromkeys(GROUP_KEYS["dataset"][1:])
     try:
-        entry = catalogue.current().read(group, name)
+        config = catalogue.current().read(group, name)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
     file = f"{group}/{name}/{SWEEPS}" if group == "paper" else f"{group}/{name}.yaml"
     for key in REQUIRED_KEYS[group]:
-        if key not in entry:
+        if key not in config:
             raise ConfigurationError(f"{file}: the key {key} is missing")
-    if group == "paper" and not isinstance(entry["sweeps"], dict):
-        sweeps = entry["sweeps"]
+    if group == "paper" and not isinstance(config["sweeps"], dict):
+        sweeps = config["sweeps"]
         raise ConfigurationError(
             f"{file}: sweeps={sweeps!r} is not allowed: it must be a mapping"
         )
-    return fill_defaults(entry) if group == "method" else entry
+    return fill_defaults(config) if group == "method" else config
 
 
-def fill_defaults(entry: Mapping) -> dict[str, Any]:
-    """Add the defaults of a method's class to its entry, and what identifies it.
+def fill_defaults(config: Mapping) -> dict[str, Any]:
+    """Add the defaults of a method's class to its configuration, and its identity.
 
-    If the class is not given or cannot be imported, the entry stays unchanged.
+    If the class is not given or cannot be imported, the configuration stays unchanged.
 
     Examples
     --------
-    >>> entry = {"name": "own", "_target_": "pkm.methods.Lloyd"}
-    >>> list(fill_defaults(entry))[:6]
+    >>> config = {"name": "own", "_target_": "pkm.methods.Lloyd"}
+    >>> list(fill_defaults(config))[:6]
     ['name', '_target_', 'zoom', 'require_zoom', 'report', 'adjacency']
     """
-    target = entry.get("_target_", MISSING)
+    target = config.get("_target_", MISSING)
     if target == MISSING or not isinstance(target, str):
-        return dict(entry)
+        return dict(config)
     try:
         defaults = get_defaults(target)
     except (ValueError, TypeError):
-        return dict(entry)
-    named = {key: entry[key] for key in ("name", "_target_") if key in entry}
+        return dict(config)
+    named = {key: config[key] for key in ("name", "_target_") if key in config}
     free = {
         name: value
         for name, value in defaults.items()
         if name not in RESERVED_PARAMETERS
     }
-    filled = named | free | dict(entry)
+    filled = named | free | dict(config)
     # The files of a program are no code that the key of a cell could follow.
     identify = getattr(get_method_class(target), "identify", None)
     return filled if identify is None else filled | identify(filled)

@@ -184,7 +184,7 @@ def prepare_data(
     data_dir: str | None,
     bounds_factor: float,
 ) -> PreparedData:
-    """Load a data set, scale it and snap it to the grid; the last two are cached.
+    """Load a data set, scale it and round it to the grid; the last two are cached.
 
     Parameters
     ----------
@@ -212,20 +212,20 @@ def prepare_data(
         rule = f"true: {path} was packed with points clipped to its bounds"
         require(clip or not open_grid(path).header.outside, "clip", clip, rule)
     *_, missing = file
-    keep_holes = missing is not None
-    scaled = datasets.scale(loaded, preprocessing, clip=clip, keep_holes=keep_holes)
+    keep_missing = missing is not None
+    scaled = datasets.scale(loaded, preprocessing, clip=clip, keep_missing=keep_missing)
     complete = ~find_null(scaled.points)
     ones = np.ones(scaled.points.shape[1])
     weights = weigh_rows(len(complete), scaled.groups)
     points, _ = Points.quantize(scaled.points, -ones, ones, weights=weights)
     method_points = points
-    if bounds_factor != 1 or keep_holes:
+    if bounds_factor != 1 or keep_missing:
         wider = bounds_factor * ones
         method_points, _ = Points.quantize(
             scaled.points,
             -wider,
             wider,
-            keep_holes=keep_holes,
+            keep_missing=keep_missing,
             weights=weights,
         )
     return PreparedData(

@@ -45,8 +45,8 @@ class PeakMemory:
 def peak_memory() -> Iterator[PeakMemory]:
     """Measure the peak resident memory of the process during a block.
 
-    Linux lets a process reset its own high-water mark; elsewhere the peak since the
-    process began is reported.
+    Linux lets a process reset its own peak; elsewhere the peak since the process began
+    is reported.
     """
     peak = PeakMemory()
     status = Path("/proc/self/status")

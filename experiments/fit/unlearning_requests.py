@@ -36,7 +36,7 @@ def compute_nearest_cost(
     points: np.ndarray,
     centers: np.ndarray,
 ) -> float:
-    """Sum of squared distances to the nearest center."""
+    """Compute the sum of squared distances to the nearest center."""
     return float(cdist(points, centers, "sqeuclidean").min(axis=1).sum())
 
 
@@ -130,7 +130,8 @@ def measure_removals(
 def summarize_removals(removals: Sequence[Removal]) -> dict[str, float]:
     """Return mean and percentiles of latencies in milliseconds, and the reseeded share.
 
-    The mean over requests that touch no seed is NaN where there are none.
+    Seeds are the initial centers that a client chose among its points. The mean over
+    requests that remove no seed is NaN where there are none.
     """
     table = pd.DataFrame(removals)
     milliseconds = 1e3 * table[["client_seconds", "server_seconds"]]
@@ -195,9 +196,10 @@ def compute_seed_probability(
     model: FederatedModel,
     removed_ids: np.ndarray,
 ) -> float:
-    """Compute the probability that random points of their clients contain a seed.
+    """Compute the probability that as many random points contain an initial center.
 
-    It is NaN for Q-k-means, where other points cause refits, too.
+    The points are of the same clients. The probability is NaN for Q-k-means, where
+    other points cause refits, too.
     """
     if model.method.client != "seeding":
         return 1.0 if model.method.client == "full" else math.nan

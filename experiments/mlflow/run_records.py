@@ -21,6 +21,7 @@ from pkm.analysis.tables.study import SeedMatrix, Study
 from pkm.experiments.cell.cell import Cell, to_canonical_json
 from pkm.schema import names
 
+#: Types of runs, which the tag ``kind`` of a run has.
 CURVE = "curve"
 CELL = "cell"
 SWEEP = "sweep"
@@ -59,20 +60,20 @@ def describe_runs(
     cells: Collection[Cell],
     study: Study,
     rows: pd.DataFrame,
-    kind: str,
+    run_type: str,
 ) -> list[RunRecord]:
     """Describe the runs of the curves, or of the cells, of a sweep.
 
     `sweep_tags` are paper, profile and sweep; `cells` are those that have rows; `study`
-    has the same rows; `kind` is `CURVE` or `CELL`.
+    has the same rows; `run_type` is `CURVE` or `CELL`.
     """
     groups: dict[str, list[Cell]] = defaultdict(list)
     for cell in cells:
-        groups[to_canonical_json(identify_run(cell, kind))].append(cell)
+        groups[to_canonical_json(identify_run(cell, run_type))].append(cell)
     runs = list(groups.values())
     run_of = {cell.key: i for i, of_run in enumerate(runs) for cell in of_run}
     metrics: list[list[tuple]] = [[] for _ in runs]
-    values = compute_metrics(study, sweep_tags["sweep"], with_areas=kind == CURVE)
+    values = compute_metrics(study, sweep_tags["sweep"], with_areas=run_type == CURVE)
     for cell, *metric in values.itertuples(index=False):
         metrics[run_of[cell]].append(tuple(metric))
 
@@ -80,23 +81,23 @@ def describe_runs(
     firsts = rows.drop_duplicates("cell")
     by_run = firsts.groupby(firsts["cell"].map(run_of))
     texts = by_run[TAG_COLUMNS].first().astype(str)
-    tags = texts.assign(kind=kind, **sweep_tags).to_dict("records")
+    tags = texts.assign(kind=run_type, **sweep_tags).to_dict("records")
     ends = np.ceil(1000 * by_run["finished"].max()).astype(int)
-    params = [list_params(of_run[0], kind) for of_run in runs]
+    params = [list_params(of_run[0], run_type) for of_run in runs]
     return list(map(RunRecord, name_runs(params), ends, tags, metrics, params))
 
 
-def identify_run(cell: Cell, kind: str) -> dict:
+def identify_run(cell: Cell, run_type: str) -> dict:
     """Return what the cells of a run share: of a curve, all except epsilon."""
     identity = cell.identity() | {"data": cell.data}
-    if kind == CURVE:
+    if run_type == CURVE:
         del identity["epsilon"]
     return identity
 
 
-def list_params(cell: Cell, kind: str) -> dict[str, str]:
+def list_params(cell: Cell, run_type: str) -> dict[str, str]:
     """List the parameters by which runs are selected, compared and named."""
-    shared = identify_run(cell, kind)
+    shared = identify_run(cell, run_type)
     params = {"dataset": cell.dataset_name}
     params |= {name: shared.get(name) for name in PARAM_FIELDS}
     params |= {**cell.params, **cell.kind.columns(), "seeds": len(cell.seeds)}

@@ -1,6 +1,6 @@
-"""MLflow as a view of the cell store: an experiment per paper, a run per curve.
+"""MLflow as a copy of the cell store: an experiment per paper, a run per curve.
 
-Truth stays in the store: MLflow's database can be deleted and made anew at any time.
+The store stays the truth: MLflow's database can be deleted and made anew at any time.
 The run of a sweep has a digest of the cells, verdicts and figures that it was made
 from, so that a second sync reads no rows and writes nothing. One process writes, after
 the cells are done.
@@ -128,10 +128,10 @@ def sync(
     profile = profile or sha256(keys.encode())[:8]
     if plan.paper not in choices("paper"):
         report = None
-    kinds = (CURVE, CELL) if cells else (CURVE,)
+    run_types = (CURVE, CELL) if cells else (CURVE,)
     finished = [
         (sweep, cell)
-        for sweep, cell in plan.entries
+        for sweep, cell in plan.sweep_cells
         if store.status(cell.key) == "done" and not cell.restricted
     ]
     plan = Plan(plan.paper, tuple(finished))
@@ -142,7 +142,7 @@ def sync(
         writer = RunWriter(client, plan.paper, tracking.artifacts)
         for sweep in plan.sweeps:
             sweep_tags = {"paper": plan.paper, "profile": profile, "sweep": sweep}
-            counts += sync_sweep(writer, sweep_tags, plan, read_rows, report, kinds)
+            counts += sync_sweep(writer, sweep_tags, plan, read_rows, report, run_types)
     return counts
 
 
@@ -152,16 +152,16 @@ def sync_sweep(
     plan: Plan,
     read_rows: Callable[[], pd.DataFrame],
     report: Path | None,
-    kinds: Sequence[str],
+    run_types: Sequence[str],
 ) -> Counter:
     """Write the runs of a sweep that has changed, then remove its older ones."""
     sweep = sweep_tags["sweep"]
     verdicts = read_verdicts(plan.paper, sweep, report) if report else {}
     figures = list_figures(plan.paper, sweep, report) if report else []
-    cells = {cell.key: cell for name, cell in plan.entries if name == sweep}
+    cells = {cell.key: cell for name, cell in plan.sweep_cells if name == sweep}
     names = {key: cell.dataset_name for key, cell in cells.items()}
     hashes = [sha256(file.read_bytes()) for file in figures]
-    parts = [RECORD_VERSION, names, verdicts, hashes, kinds]
+    parts = [RECORD_VERSION, names, verdicts, hashes, run_types]
     digest = sha256(to_canonical_json(parts).encode())
     if writer.search({"kind": SWEEP, DIGEST_TAG: digest, **sweep_tags}):
         return Counter(unchanged=1)
@@ -178,8 +178,8 @@ def sync_sweep(
     tags = {PARENT_TAG: parent_id, **sweep_tags}
     records = [
         record
-        for kind in kinds
-        for record in describe_runs(tags, readable, study, rows, kind)
+        for run_type in run_types
+        for record in describe_runs(tags, readable, study, rows, run_type)
     ]
     for record in records:
         writer.write(record)

@@ -27,7 +27,7 @@ class Plan:
     ----------
     paper : str
         Name of the paper.
-    entries : tuple of (str, Cell)
+    sweep_cells : tuple of (str, Cell)
         Sweep and cell; a cell that several sweeps request appears once in each.
     gaps : tuple of Gap
         Cells that are left out, with the reasons.
@@ -36,19 +36,19 @@ class Plan:
     """
 
     paper: str
-    entries: tuple[tuple[str, Cell], ...]
+    sweep_cells: tuple[tuple[str, Cell], ...]
     gaps: tuple[Gap, ...] = ()
     substitutions: tuple[Substitution, ...] = ()
 
     @property
     def cells(self) -> list[Cell]:
         """The distinct cells, in the order of the sweeps."""
-        return list({cell.key: cell for _, cell in self.entries}.values())
+        return list({cell.key: cell for _, cell in self.sweep_cells}.values())
 
     @property
     def sweeps(self) -> list[str]:
         """The sweeps that have cells or gaps, in their order."""
-        sweeps = [sweep for sweep, _ in self.entries]
+        sweeps = [sweep for sweep, _ in self.sweep_cells]
         return list(dict.fromkeys(sweeps + [gap.sweep for gap in self.gaps]))
 
     def read_rows(self, store: Store) -> pd.DataFrame:
@@ -69,22 +69,24 @@ class Plan:
         rows = store.read([cell.key for cell in self.cells])
         if rows.empty:
             return rows
-        entries = [(sweep, cell.key, cell.dataset_name) for sweep, cell in self.entries]
-        requested = pd.DataFrame(entries, columns=["sweep", "cell", "dataset"])
+        requested = pd.DataFrame(
+            [(sweep, cell.key, cell.dataset_name) for sweep, cell in self.sweep_cells],
+            columns=["sweep", "cell", "dataset"],
+        )
         named = requested.drop_duplicates().merge(rows.drop(columns="dataset"))
         return named[["sweep", *rows.columns]]
 
     def list_missing(self, store: Store) -> pd.DataFrame:
-        """List the cells that a report lacks.
+        """List the missing cells: those that are planned and have no rows.
 
         Returns
         -------
         DataFrame
             Columns sweep, method, dataset, epsilon (NaN where there is none), reason:
-            the plan's gaps, failed cells with their error, cells not run.
+            the plan's gaps, failed cells with their error, absent cells ("not run").
         """
         gaps = list(self.gaps)
-        for sweep, cell in self.entries:
+        for sweep, cell in self.sweep_cells:
             status = store.status(cell.key)
             if status == "done":
                 continue
@@ -137,17 +139,17 @@ def make_plan(
         does not have, a value that breaks its rule. Also if an available data file is
         damaged.
     """
-    entries: list[tuple[str, Cell]] = []
+    sweep_cells: list[tuple[str, Cell]] = []
     gaps: list[Gap] = []
     substitutions: list[Substitution] = []
     for sweep, spec in apply_profile(paper, profile).items():
         try:
-            sweep_entries, sweep_gaps, replaced = expand_sweep(sweep, spec, data_dir)
+            cells, sweep_gaps, replaced = expand_sweep(sweep, spec, data_dir)
         except (ValueError, TypeError) as error:
             raise ConfigurationError(
                 f"{paper['name']}, sweep {sweep}: {error}"
             ) from error
-        entries += [(sweep, cell) for cell in sweep_entries]
+        sweep_cells += [(sweep, cell) for cell in cells]
         gaps += sweep_gaps
         substitutions += replaced
-    return Plan(paper["name"], tuple(entries), tuple(gaps), tuple(substitutions))
+    return Plan(paper["name"], tuple(sweep_cells), tuple(gaps), tuple(substitutions))

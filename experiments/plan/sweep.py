@@ -16,7 +16,7 @@ from pkm.experiments.config.errors import (
     require_choices,
     require_known_keys,
 )
-from pkm.experiments.config.groups import choices, is_choice, read_entry
+from pkm.experiments.config.groups import choices, is_choice, read_choice
 from pkm.experiments.config.method_parameters import accepts_parameter
 from pkm.experiments.config.settings import (
     DELTA,
@@ -31,7 +31,7 @@ from pkm.experiments.config.settings import (
     to_list,
 )
 from pkm.experiments.fit.kinds import KINDS, expand_kinds
-from pkm.experiments.plan.entries import (
+from pkm.experiments.plan.axes import (
     check_metrics,
     expand_datasets,
     expand_methods,
@@ -75,7 +75,7 @@ SWEEP_KEYS = (
 
 @dataclass(frozen=True)
 class Gap:
-    """A cell that a sweep requests and that cannot be run, with the reason.
+    """A cell that a sweep requests and that cannot be run here, with the reason.
 
     `subject` is the method, the data set or the kind of cell that the reason is about.
     """
@@ -151,7 +151,7 @@ def check_paper(paper: Mapping, profile: str) -> None:
     profiles = sorted({*choices("profile"), profile})
     require_known_keys(paper.get("profiles") or {}, profiles, "paper.profiles.")
     if is_choice("paper", paper["name"]):
-        known = dict.fromkeys([*read_entry("paper", paper["name"]), *SWEEP_KEYS])
+        known = dict.fromkeys([*read_choice("paper", paper["name"]), *SWEEP_KEYS])
         require_known_keys(paper, known, "paper.")
 
 
@@ -272,7 +272,7 @@ def expand_sweep(
             epsilons = sweep.epsilons if method.private else [None]
             for k, epsilon, kind in itertools.product(sweep.ks, epsilons, sweep.kinds):
                 subjects = {
-                    method.name: method.missing,
+                    method.name: method.unavailable,
                     label: unavailable,
                     kind.key: kind.unavailable(),
                 }
@@ -349,7 +349,7 @@ class Method:
         As in `Cell`.
     private : bool
         Whether it has a parameter epsilon; true if it cannot be imported.
-    missing : str or None
+    unavailable : str or None
         Why it cannot be imported, or cannot run here.
     """
 
@@ -358,33 +358,33 @@ class Method:
     params: dict[str, Any]
     style: dict[str, str]
     private: bool = True
-    missing: str | None = None
+    unavailable: str | None = None
 
 
-def find_method(entry: Mapping) -> Method:
-    """Find the class of an entry from `expand_methods`."""
-    target = entry["_target_"]
+def find_method(config: Mapping) -> Method:
+    """Find the class of a configuration from `expand_methods`."""
+    target = config["_target_"]
     TEXT.require("method._target_", target)
-    name = entry["name"]
+    name = config["name"]
     if name is None:
         name = target.rpartition(".")[2].lower()
     TEXT.require("method.name", name)
-    style = {key: entry[key] for key in STYLE if key in entry}
+    style = {key: config[key] for key in STYLE if key in config}
     for key, value in style.items():
         TEXT.require(f"method.{key}", value)
     others = {"name", "_target_", *STYLE}
-    params = {key: entry[key] for key in entry if key not in others}
+    params = {key: config[key] for key in config if key not in others}
     try:
         method = load_method(target)
     except ValueError as error:
-        return Method(name, target, params, style, missing=str(error))
+        return Method(name, target, params, style, unavailable=str(error))
     is_method = isinstance(method, type) and hasattr(method, "claim")
     rule = "a subclass of PrivateKMeans that declares `claims`"
     require(is_method, "method._target_", target, rule)
     target = import_path(method)
-    missing = getattr(method, "unavailable", lambda: None)()
+    unavailable = getattr(method, "unavailable", lambda: None)()
     private = accepts_parameter(target, "epsilon")
-    return Method(name, target, params, style, private, missing)
+    return Method(name, target, params, style, private, unavailable)
 
 
 def to_tuples(value: Any) -> Any:

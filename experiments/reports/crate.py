@@ -1,4 +1,4 @@
-"""Provenance of a report folder: the origin of each figure, and an RO-Crate.
+"""Provenance of a report folder: that of each figure, and an RO-Crate.
 
 A JSON file beside each figure says from which rows it was drawn. The crate follows
 RO-Crate 1.1 and Workflow Run RO-Crate 0.5 (Leo et al., PLoS ONE 19 (2024), e0309210).
@@ -23,8 +23,8 @@ from pkm.files import atomic_write, sha256
 METADATA = "ro-crate-metadata.json"
 WORKFLOW = "sweeps.yaml"
 README = "README.md"
-#: Keys of the origin of a figure, and the columns of rows that have their values.
-ORIGIN_COLUMNS = {
+#: Keys of the provenance of a figure, and the columns of rows that have their values.
+PROVENANCE_COLUMNS = {
     "sweeps": "sweep",
     "metrics_code": "metrics_code",
     "versions": "versions",
@@ -34,19 +34,24 @@ ORIGIN_COLUMNS = {
 METHOD_COLUMNS = ["method", "variant", "target", "code"]
 
 
-def write_origins(rows: pd.DataFrame, paper: str, profile: str, folder: Path) -> None:
-    """Write the origin of every picture of a report as ``<name>.json`` beside it."""
+def write_provenance(
+    rows: pd.DataFrame,
+    paper: str,
+    profile: str,
+    folder: Path,
+) -> None:
+    """Write the provenance of every picture as ``<name>.json`` beside it."""
     for old in folder.glob("*.json"):
         old.unlink()
     for spec in read_figures(paper):
         if (folder / f"{spec.name}.png").is_file():
-            origin = describe_origin(spec, rows, profile)
-            write_json(folder / f"{spec.name}.json", origin)
+            provenance = describe_provenance(spec, rows, profile)
+            write_json(folder / f"{spec.name}.json", provenance)
 
 
-def describe_origin(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
+def describe_provenance(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
     """Describe the rows of the sweeps that a figure names; without any, all rows."""
-    specs = [spec, *map(spec.part, spec.panels)]
+    specs = [spec, *map(spec.for_panel, spec.panels)]
     is_named = rows["sweep"].isin([sweep for panel in specs for sweep in panel.sweep])
     used = rows[is_named] if is_named.any() else rows
     keys = sorted(used["cell"].unique())
@@ -64,7 +69,7 @@ def describe_origin(spec: FigureSpec, rows: pd.DataFrame, profile: str) -> dict:
         "cells_sha256": sha256("\n".join(keys).encode()),
         **{
             key: sorted(used[column].dropna().unique())
-            for key, column in ORIGIN_COLUMNS.items()
+            for key, column in PROVENANCE_COLUMNS.items()
         },
     }
 

@@ -29,8 +29,8 @@ def compare(stores: Sequence[Store], cells: Sequence[pd.DataFrame]) -> pd.DataFr
     -------
     DataFrame
         One row per cell of either store: its columns (those of A, where both have it),
-        its `state` (one of `STATES`), `origin`, which names those of code, data,
-        versions and host that differ, and the columns of `compare_values`.
+        its `state` (one of `STATES`), `provenance`, which names those of `PROVENANCE`
+        that differ, and the columns of `compare_values`.
 
     Raises
     ------
@@ -44,12 +44,12 @@ def compare(stores: Sequence[Store], cells: Sequence[pd.DataFrame]) -> pd.DataFr
     for name in MUST_MATCH:
         require_equal(pairs, name)
 
-    origin = [
+    provenance = [
         ", ".join(name for name in PROVENANCE if pair[name] != pair[f"{name}_b"])
         for pair in pairs.to_dict("records")
     ]
     values = map(read_values, stores, (pairs["cell"], pairs["cell_b"]))
-    pairs = pairs.assign(origin=origin).join(compare_values(*values))
+    pairs = pairs.assign(provenance=provenance).join(compare_values(*values))
     only_a = a[~a["cell"].isin(pairs["cell"])].assign(state=ONLY_A)
     only_b = b[~b["cell"].isin(pairs["cell_b"])].assign(state=ONLY_B)
     return pd.concat([pairs, only_a, only_b])

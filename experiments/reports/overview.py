@@ -68,7 +68,7 @@ def show_sweeps(
     for column in table.columns[1:]:
         column.justify = "right"
     for sweep in plan.sweeps:
-        cells = [cell for name, cell in plan.entries if name == sweep]
+        cells = [cell for name, cell in plan.sweep_cells if name == sweep]
         counts = Counter(store.status(cell.key) for cell in cells)
         line = [
             len({cell.dataset_name for cell in cells}),
@@ -82,11 +82,7 @@ def show_sweeps(
             line.append(format_duration(sum(open_costs)) if open_costs else "-")
         table.add_row(sweep, *map(str, line))
     console.print(table)
-    show_missing(plan, console)
-
-
-def show_missing(plan: Plan, console: Console) -> None:
-    """Print a plan's gaps, a line per reason, and substitutions, a line per family."""
+    # A line for each reason, then one for each family.
     for line in describe_gaps(plan.gaps):
         show(console, f"gap: {line}", "yellow")
     for line in describe_substitutions(plan.substitutions):

@@ -28,7 +28,7 @@ from pkm.experiments.console.console import format_duration, make_consoles, show
 from pkm.experiments.plan.estimate import estimate_costs, estimate_wall_time
 from pkm.experiments.plan.plan import Plan, make_plan, warn_seeded_noise
 from pkm.experiments.plan.sweep import apply_profile
-from pkm.experiments.reports.crate import write_crate, write_origins
+from pkm.experiments.reports.crate import write_crate, write_provenance
 from pkm.experiments.reports.fetching import fetch
 from pkm.experiments.reports.overview import (
     describe_substitutions,
@@ -351,9 +351,9 @@ def select_sweeps(
     require_choices("sweep", names, list(paper["sweeps"]))
     return Plan(
         plan.paper,
-        tuple(entry for entry in plan.entries if entry[0] in names),
+        tuple(pair for pair in plan.sweep_cells if pair[0] in names),
         tuple(gap for gap in plan.gaps if gap.sweep in names),
-        tuple(entry for entry in plan.substitutions if entry.sweep in names),
+        tuple(item for item in plan.substitutions if item.sweep in names),
     )
 
 
@@ -470,7 +470,7 @@ def report(
         profile=profile.name,
         audited=audits.read(store.root / FILE),
     )
-    write_origins(rows, plan.paper, profile.name, out / "figures")
+    write_provenance(rows, plan.paper, profile.name, out / "figures")
     sweeps = OmegaConf.create(apply_profile(request.paper, profile))
     write_crate(
         out,

@@ -6,7 +6,7 @@ from pkm.analysis.claims import verdicts
 from pkm.analysis.claims.claim import Claim, read_claims
 from pkm.analysis.claims.findings import NOT_RUN
 from pkm.analysis.figures.figure import FigureSpec, read_figures
-from pkm.analysis.figures.frames import make_figure_data
+from pkm.analysis.figures.figure_data import make_figure_data
 from pkm.analysis.tables.study import Study
 from pkm.experiments.config.settings import require
 from pkm.names import suggestion

@@ -112,8 +112,8 @@ class Store:
             ) from error
 
     @contextlib.contextmanager
-    def made_unless_refused(self) -> Iterator[None]:
-        """Make the folder for what follows the block, unless the block fails."""
+    def create_or_roll_back(self) -> Iterator[None]:
+        """Create the folder before a block, and remove it again if the block fails."""
         missing = list_missing_folders(self.root)
         try:
             self.check_writable()
@@ -167,10 +167,8 @@ class Store:
             # in every file takes longer to read than the columns.
             store_schema=False,
         )
-        path = self.path(cell.key)
-        self._write_bytes(path, sink.getvalue(), choose_mode(cell))
-        self.failure_path(cell.key).unlink(missing_ok=True)
-        return path
+        self.write_file(cell, sink.getvalue(), "done")
+        return self.path(cell.key)
 
     def write_failure(
         self,
@@ -213,19 +211,20 @@ class Store:
     def write_file(
         self,
         cell: Cell,
-        content: bytes,
+        content: bytes | memoryview,
         status: str,
     ) -> None:
-        """Store the file that another store has of a cell.
+        """Store the content of the file of a cell.
 
         Parameters
         ----------
         cell : Cell
             Which cell.
         content : bytes
-            From `pop_file`. The attempts of a failure are added to those recorded here.
+            Rows as Parquet, or the failure record as JSON. The attempts of a failure
+            are added to those recorded here.
         status : {"done", "failed"}
-            Status of the cell in the other store.
+            Status of the cell.
 
         Raises
         ------
@@ -235,8 +234,8 @@ class Store:
         if status == "done":
             self._write_bytes(self.path(cell.key), content, choose_mode(cell))
             self.failure_path(cell.key).unlink(missing_ok=True)
-            return
-        self._write_record(cell, json.loads(content))
+        else:
+            self._write_record(cell, json.loads(content))
 
     @contextlib.contextmanager
     def mark_running(self, key: str) -> Iterator[None]:

@@ -12,13 +12,14 @@ from pkm.privacy import NO_CLAIM, Curator
 
 #: Environment variable that names the interpreter of the library's environment.
 PYTHON_VARIABLE = "PKM_DIFFPRIVLIB_PYTHON"
-# Where `make diffprivlib` puts it.
-DEFAULT_PYTHON = Path(".venv-diffprivlib/bin/python")
+# Where `make diffprivlib` puts it: in the repository, whatever the working folder is.
+ENVIRONMENT = Path(__file__).resolve().parents[2] / ".venv-diffprivlib"
 
 
 def library_python() -> Path | None:
     """Interpreter of the library's environment; None where there is none."""
-    path = Path(os.environ.get(PYTHON_VARIABLE, DEFAULT_PYTHON)).absolute()
+    default = ENVIRONMENT / "bin" / "python"
+    path = Path(os.environ.get(PYTHON_VARIABLE, default)).absolute()
     return path if path.is_file() else None
 
 

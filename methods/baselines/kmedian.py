@@ -53,7 +53,7 @@ def weighted_kmedian(
     sample_weight: np.ndarray,
     k: int,
     n_init: int,
-    seed: int,
+    random_state: int | np.random.Generator,
 ) -> np.ndarray:
     """Cluster weighted points for the sum of distances; keep the best of some starts.
 
@@ -67,7 +67,8 @@ def weighted_kmedian(
         In grid steps.
     sample_weight : ndarray of shape (m,), float64
         Positive.
-    k, n_init, seed : int
+    k, n_init, random_state
+        As for :func:`pkm.methods.weighted_kmeans.weighted_kmeans`.
 
     Returns
     -------
@@ -80,7 +81,7 @@ def weighted_kmedian(
     [[100.0], [9000.0]]
     """
     return best_of_starts(
-        points, sample_weight, k, n_init, seed, "euclidean", move_to_medians
+        points, sample_weight, k, n_init, random_state, "euclidean", move_to_medians
     )
 
 

@@ -135,7 +135,7 @@ class PublicKMeans(PublicDataMethod):
         # No release: the centers follow from public values.
         generator = curator.public_rng()
         public = self.public_positions(curator, generator)
-        seed = int(generator.integers(2**32))
         weights = np.ones(len(public))
-        centers = weighted_kmeans(public, weights, self.n_clusters, self.n_init, seed)
+        k = self.n_clusters
+        centers = weighted_kmeans(public, weights, k, self.n_init, generator)
         return snap_centers(centers)[None], 1

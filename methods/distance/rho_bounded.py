@@ -88,8 +88,7 @@ class RhoBoundedMethod(PrivateKMeans):
         """Cluster weighted released points; return centers (1, k', d) on the grid."""
         # Algorithm 1, line 18: k-means (p = 2) or k-median.
         solve = weighted_kmeans if self.p == 2 else weighted_kmedian
-        seed = int(generator.integers(2**32))
-        centers = solve(points, weights, self.n_clusters, self.n_init, seed)
+        centers = solve(points, weights, self.n_clusters, self.n_init, generator)
         return snap_centers(centers)[None]
 
 

@@ -178,20 +178,21 @@ class HashSchedule(Schedule):
 
     @property
     def releases(self) -> Sequence[Charge]:
-        """Hash by hash, then the selection, the radius of the steps, and the steps."""
-        n_hashes = self.rounds * len(self.widths) * self.repetitions
+        """All hashes of each round, the selection, the radius of steps, the steps."""
+        n_hashes = len(self.widths) * self.repetitions
         average_mu = self.average_mu / math.sqrt(self.n_averages)
         histogram = plan_release(
             BucketCounts, StabilityHistogram, mu=self.histogram_mu, delta=self.delta
         )
         average = plan_release(BucketSums, Gaussian, mu=average_mu)
+        n_averages = self.n_averages * n_hashes
         selection = [plan_release(NearestCounts, Gaussian, mu=self.selection_mu)]
         if self.n_swaps:
             selection = plan_search(self.n_swaps, self.selection_mu)
         shells = plan_release(NearestShells, Gaussian, mu=self.shells_mu)
         step = plan_release(NearestSumsAndCounts, Gaussian, mu=self.lloyd_mu)
         return [
-            *[histogram, *[average] * self.n_averages] * n_hashes,
+            *([histogram] * n_hashes + [average] * n_averages) * self.rounds,
             *selection * (self.selection_mu > 0),
             *[shells] * (self.shells_mu > 0),
             *[step] * self.n_steps,
@@ -632,9 +633,8 @@ class KaplanStemmer(CoresetMethod):
 
             # Step 2a, Private-Centers: centers of heavy buckets, in several random
             # hashes of several widths.
-            for width in np.repeat(schedule.widths, schedule.repetitions).tolist():
-                centers = self._bucket_centers(width, schedule, buckets, generator)
-                candidates = np.concatenate([candidates, centers])
+            centers = self._bucket_centers(schedule, buckets, generator)
+            candidates = np.concatenate([candidates, *centers])
 
             # If there is no candidate, take the midpoint of the domain.
             if not len(candidates):
@@ -644,46 +644,75 @@ class KaplanStemmer(CoresetMethod):
 
     def _bucket_centers(
         self,
-        width: float,
         schedule: HashSchedule,
         buckets: ClippedPoints,
         generator: np.random.Generator,
-    ) -> np.ndarray:
-        """Centers (b, d), int64, of the heavy buckets of one hash, by averages.
+    ) -> list[np.ndarray]:
+        """Centers (b, d), int64, of the heavy buckets of each hash, by averages.
 
         A bucket is heavy if its noisy count is above the threshold. A coarse average of
-        each bucket is followed by a fine one of the points near it.
+        each bucket is followed by a fine one of the points near it. What is released of
+        all hashes shares a pass over the points.
         """
-        # Draw a hash: intervals of the width along random directions.
+        # Draw hashes: intervals of each width along random directions.
         d = buckets.n_features
         projections = self._n_projections(d)
-        width *= buckets.uncompressed_radius
-        hashing = euclidean_hash(generator, projections, d, width)
+        widths = np.repeat(schedule.widths, schedule.repetitions)
+        widths *= buckets.uncompressed_radius
+        hashings = [
+            euclidean_hash(generator, projections, d, width)
+            for width in widths.tolist()
+        ]
 
         # Release the codes and counts of the buckets above the threshold.
         noise = buckets.histogram_noise(schedule.histogram_mu, schedule.delta)
-        query = BucketCounts(hashing)
-        codes, counts = buckets.release(query, counts=noise)["counts"]
-        centers = buckets.clip(hashing.cell_centers(codes))
-        sizes = np.maximum(counts / SCALE, 1.0)
-
-        # Radii that points are clipped to. A coarse average must be within the radius
-        # of the fine one, so that its bias by clipping hardly matters. Buckets that use
-        # all features are cubes: half of their diagonal clips nothing.
-        coarse = COARSE_RADIUS * buckets.uncompressed_radius
-        fine = max(width, schedule.fine_radius * buckets.uncompressed_radius)
-        radii = [coarse, min(fine, coarse)]
-        if schedule.n_averages == 1:
-            radii = [width * math.sqrt(projections) / 2]
+        answers = buckets.release_all(
+            [(BucketCounts(hashing), {"counts": noise}) for hashing in hashings]
+        )
+        codes, counts = zip(*[answer["counts"] for answer in answers], strict=True)
+        # A noisy count below 1 is no divisor.
+        sizes = [np.maximum(own[:, None] / SCALE, 1.0) for own in counts]
+        centers = [
+            buckets.clip(hashing.cell_centers(own))
+            for hashing, own in zip(hashings, codes, strict=True)
+        ]
 
         # Average the points of each bucket about its center.
         sum_mu = schedule.average_mu / math.sqrt(schedule.n_averages)
-        for radius in radii:
-            query = BucketSums(hashing, codes, centers, radius)
-            noise = Gaussian(buckets.sum_sensitivity(radius) / sum_mu)
-            sums = buckets.release(query, sums=noise)["sums"]
-            centers = buckets.clip(centers + sums / sizes[:, None])
+        for radii in self._average_radii(schedule, widths, buckets):
+            requests = [
+                (
+                    BucketSums(hashing, own, origins, radius),
+                    {"sums": Gaussian(buckets.sum_sensitivity(radius) / sum_mu)},
+                )
+                for hashing, own, origins, radius in zip(
+                    hashings, codes, centers, radii, strict=True
+                )
+            ]
+            answers = buckets.release_all(requests)
+            centers = [
+                buckets.clip(origins + answer["sums"] / own)
+                for origins, answer, own in zip(centers, answers, sizes, strict=True)
+            ]
         return centers
+
+    def _average_radii(
+        self,
+        schedule: HashSchedule,
+        widths: np.ndarray,
+        buckets: ClippedPoints,
+    ) -> list[list[float]]:
+        """Radii that each average clips points to, one for each width of a hash."""
+        # Buckets that use all features are cubes: half of their diagonal clips nothing.
+        if schedule.n_averages == 1:
+            projections = self._n_projections(buckets.n_features)
+            return [(widths * math.sqrt(projections) / 2).tolist()]
+        # A coarse average must be within the radius of the fine one, so that its bias
+        # by clipping hardly matters.
+        coarse = COARSE_RADIUS * buckets.uncompressed_radius
+        least = schedule.fine_radius * buckets.uncompressed_radius
+        fine = np.clip(widths, least, None).clip(max=coarse)
+        return [[coarse] * len(widths), fine.tolist()]
 
 
 def _count_nearest(
@@ -702,12 +731,11 @@ def _cluster_candidates(
     generator: np.random.Generator,
 ) -> np.ndarray:
     """Cluster candidates above the noise; take the k heaviest if there are too few."""
-    seed = int(generator.integers(2**32))
-    points = candidates.astype(np.float64)
     if np.count_nonzero(above_noise) <= k:
         heaviest = np.argsort(-counts, kind="stable")[:k]
-        return points[np.sort(heaviest)]
-    return weighted_kmeans(points[above_noise], counts[above_noise], k, N_INIT, seed)
+        return candidates[np.sort(heaviest)]
+    points = candidates[above_noise]
+    return weighted_kmeans(points, counts[above_noise], k, N_INIT, generator)
 
 
 def _refine(

@@ -166,8 +166,8 @@ class LSHSplits(PrivateKMeans):
         coreset = clip_to_ball(sums / sizes[:, None], radius * SCALE)
 
         # Cluster the coreset.
-        seed = int(generator.integers(2**32))
-        centers = weighted_kmeans(coreset, sizes, self.n_clusters, self.n_init, seed)
+        k = self.n_clusters
+        centers = weighted_kmeans(coreset, sizes, k, self.n_init, generator)
         centers += mean
         if self.variant == "sound":
             centers = np.clip(centers, -SCALE, SCALE)

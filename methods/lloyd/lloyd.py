@@ -111,10 +111,10 @@ class Lloyd(PrivateKMeans):
         ``published`` and ``bisection`` for ``sound``.
     n_iterations : int or "auto", default="auto"
     missing : {"k-pod"}, optional
-        Treatment of absent entries, NaN in rows that have others: the coordinate of the
-        center that is nearest by the other entries, so that they do not move it (Chi,
-        Chi and Baraniuk 2016). Unlike there, such a row weighs the cube of the share of
-        its other entries. Default: such a row is the null record.
+        Treatment of missing entries, NaN in rows that have others: the coordinate of
+        the center that is nearest by the other entries, so that they do not move it
+        (Chi, Chi and Baraniuk 2016). Unlike there, such a row weighs the cube of the
+        share of its other entries. Default: such a row is the null record.
     bounds, clip, random_state
         As for :class:`pkm.methods.PrivateKMeans`.
 

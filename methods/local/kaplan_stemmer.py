@@ -234,8 +234,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
             positive[:] = True
         points = candidates[positive].astype(np.float64)
         positive_weights = np.maximum(weights[positive], MIN_WEIGHT)
-        seed = int(generator.integers(2**32))
-        centers = weighted_kmeans(points, positive_weights, k, N_INIT, seed)
+        centers = weighted_kmeans(points, positive_weights, k, N_INIT, generator)
         centers = snap_centers(centers)
 
         # 4. Lloyd steps, each with users who have not reported before.

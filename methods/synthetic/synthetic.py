@@ -170,9 +170,9 @@ class SyntheticKMeans(PrivateKMeans):
         schedule = self.schedule(curator.n_points, curator.n_features)
         records = self.draw_records(curator, schedule, n_records, generator)
         # k-means on the synthetic records: post-processing.
-        seed = int(generator.integers(2**32))
         weights = np.ones(len(records))
-        centers = weighted_kmeans(records, weights, self.n_clusters, self.n_init, seed)
+        k = self.n_clusters
+        centers = weighted_kmeans(records, weights, k, self.n_init, generator)
         return snap_centers(centers)[None], 1
 
 

@@ -77,8 +77,7 @@ class Leaves:
         generator: np.random.Generator,
     ) -> np.ndarray:
         """Find at most k centers (m, d), float64, by k-means on the midpoints."""
-        seed = int(generator.integers(2**32))
-        return weighted_kmeans(self.midpoints, self.weights, k, n_init, seed)
+        return weighted_kmeans(self.midpoints, self.weights, k, n_init, generator)
 
 
 def gather_leaves(grids: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> Leaves:

@@ -197,12 +197,11 @@ class QuadtreeKMeans(PrivateKMeans):
         schedule = self.schedule(curator.n_points, curator.n_features)
 
         # Count the cells of all levels, in records: a release for each level.
-        counts = []
         epsilons = np.array(schedule.epsilons)
-        for intervals, epsilon in zip(schedule.intervals, epsilons, strict=True):
-            query = GridCounts(intervals)
-            answer = curator.release(query, counts=Laplace(SCALE / epsilon))
-            counts.append(answer["counts"][0] / SCALE)
+        noises = [{"counts": Laplace(SCALE / epsilon)} for epsilon in epsilons]
+        grids = map(GridCounts, schedule.intervals)
+        answers = curator.release_all(list(zip(grids, noises, strict=True)))
+        counts = [answer["counts"][0] / SCALE for answer in answers]
 
         # Find the leaves, and cluster their weighted midpoints on a linear scale.
         scale = curator.scale

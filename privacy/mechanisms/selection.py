@@ -60,7 +60,7 @@ def _split_score(
 @njit(cache=True)
 def _score_cell(
     counts: np.ndarray,
-    unit: float,
+    records_per_count: float,
     size: float,
     score: tuple[float, float, float, bool],
     first: np.ndarray,
@@ -69,21 +69,22 @@ def _score_cell(
 ) -> None:
     """Write the scores (d, candidates) of a cell, from its counts (d, bins)."""
     t, q, emptiness_weight, from_both_ends = score
-    total = counts[0].sum() * unit
+    # Scores are of numbers of records: rows with weights are counted in fractions.
+    total = counts[0].sum() * records_per_count
     for h in range(scores.shape[0]):
         # Invariant: ``below`` is the count of the bins below the candidate's interval.
         below = 0
         for candidate in range(scores.shape[1]):
             # A candidate's interval is the two bins on either side of its boundary.
             boundary = 2 * candidate + 1
-            left = (below + counts[h, boundary - 1]) * unit
+            left = (below + counts[h, boundary - 1]) * records_per_count
             inside = np.int64(counts[h, boundary - 1]) + counts[h, boundary]
             below += inside
             scores[h, candidate] = -np.inf
             if first[h] < boundary < last[h]:
                 scores[h, candidate] = _split_score(
                     left,
-                    inside * unit,
+                    inside * records_per_count,
                     total,
                     size,
                     t,
@@ -268,7 +269,7 @@ class SplitScore:
     def score_cell(
         self,
         counts: np.ndarray,
-        unit: float,
+        records_per_count: float,
         size: float,
         first: np.ndarray,
         last: np.ndarray,
@@ -280,8 +281,9 @@ class SplitScore:
         ----------
         counts : ndarray of shape (d, 2 m + 1), integer
             Exact count of the cell per feature and bin.
-        unit : float
-            Of the counts, in records: 1, or 2**-16 where rows have weights.
+        records_per_count : float
+            Records that one stands for in a count: 1, or 2**-16 where rows have
+            weights.
         size : float
             Its released count, in records.
         first, last : ndarray of shape (d,), int64
@@ -289,7 +291,15 @@ class SplitScore:
         out : ndarray of shape (d, m), float64
             Written: the scores, ``-inf`` where a candidate is not allowed.
         """
-        _score_cell(counts, unit, float(size), self._numbers, first, last, out)
+        _score_cell(
+            counts,
+            records_per_count,
+            float(size),
+            self._numbers,
+            first,
+            last,
+            out,
+        )
 
     @property
     def _numbers(self) -> tuple[float, float, float, bool]:

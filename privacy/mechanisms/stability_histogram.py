@@ -177,6 +177,7 @@ class StabilityHistogram:
                 noisy[block] = add_noise(counts[block] * values.count_factor)
             # Names of cells are looked up after the selection, which drops most cells.
             passes = noisy >= least
+            # Below the count of one record the threshold is higher.
             one_record = SCALE // values.count_factor
             for cell in np.flatnonzero(passes & (counts < one_record)):
                 count = int(counts[cell]) / one_record

@@ -51,7 +51,7 @@ class ClippedPoints(View):
     radius : float
         At most sqrt(d).
     uncompressed_radius : float
-        Radius of the ball that a zoom found, on a grid that it compressed; otherwise
+        Radius on the grid up to which a zoom compressed no lengths; without compression
         the same as ``radius``.
     n_points, n_remaining, n_features : int
         Public: number of records, those that contribute nothing included; largest
@@ -84,9 +84,9 @@ class ClippedPoints(View):
         # are in memory for this run alone: points outside are rewritten in place.
         in_place = curator.is_zoomed and self.radius == curator.radius
         clip = partial(clip_to_ball, radius=self.radius, in_place=in_place)
-        self._all: Shards | Blocks | DaskPoints = curator._shards.map(clip)
+        self._shards: Shards | Blocks | DaskPoints = curator._shards.map(clip)
         if in_place:
-            curator._shards = self._all
+            curator._shards = self._shards
         self.is_filtered = False
         self._remaining: Farthest | None = None
 
@@ -129,7 +129,7 @@ class ClippedPoints(View):
         centers = centers.copy()
         # Rows with weights are selected by their weight, in units of 2**-16 records.
         weight = self.n_remaining * self.resolution
-        self._remaining = farthest(self._all, self._remaining, centers, weight)
+        self._remaining = farthest(self._shards, self._remaining, centers, weight)
         self.is_filtered = True
 
     def histogram_noise(

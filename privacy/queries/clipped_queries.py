@@ -19,7 +19,7 @@ exact, in 2**-16 grid steps; the released ones are rounded after the noise.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -32,7 +32,7 @@ from pkm.compute.kernels.farthest import list_tied
 from pkm.compute.kernels.hashing import Hash, bucket_counts, bucket_sums, merge_counts
 from pkm.compute.kernels.nearest import swap_costs
 from pkm.compute.kernels.shells import nearest_shells
-from pkm.compute.storage.blocks import total_array
+from pkm.compute.storage.blocks import Arrays, total_array
 from pkm.compute.storage.points import make_slices
 from pkm.privacy.checks import check_grid_integers, check_positive
 from pkm.privacy.mechanisms.additive import Gaussian
@@ -51,7 +51,14 @@ from pkm.privacy.queries.sums import (
     CountQuery,
     vector_sensitivity,
 )
-from pkm.privacy.query import Answer, Details, Mechanisms, Query, Sensitivities
+from pkm.privacy.query import (
+    Answer,
+    BlockQuery,
+    Details,
+    Mechanisms,
+    Query,
+    Sensitivities,
+)
 
 MOMENT_STEPS = 1 << 12
 """Coordinates are truncated to so many steps per half-width before multiplication."""
@@ -61,7 +68,7 @@ MOMENT_ROWS = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)
-class BucketCounts(Query):
+class BucketCounts(BlockQuery):
     """Buckets of the remaining points whose noisy counts pass a threshold.
 
     Parameters
@@ -85,6 +92,7 @@ class BucketCounts(Query):
     mechanisms = LARGE_COUNTS
     view = ClippedPoints
     serves_weights = True
+    combine = staticmethod(merge_counts)
 
     hashing: Hash
     min_count: float = 0.0
@@ -97,22 +105,26 @@ class BucketCounts(Query):
         """One record in one bucket, or one replacement."""
         return {"counts": TWO_COUNTS if source.is_filtered else ONE_COUNT}
 
-    def exact(self, source: ClippedPoints) -> Answer:
+    def of_block(self, source: ClippedPoints) -> Callable[[Points], Arrays]:
+        """Buckets that occur, and their counts."""
+        # Of the points that are farthest from some centers; their mask is computed once
+        # for all queries that share the pass.
+        remaining = source._remaining
+        return partial(bucket_counts, hashing=self.hashing, remaining=remaining)
+
+    def answer(self, source: ClippedPoints, totals: Arrays) -> Answer:
         """Buckets that occur, and their exact counts."""
         # Counts of the points in the mask, then of the tied ones, which it leaves out.
-        remaining = source._remaining
-        count = partial(bucket_counts, hashing=self.hashing, remaining=remaining)
-        present = source._all.map_reduce(count, merge_counts)
-        tied_rows, tied_counts = list_tied(remaining, source.n_features)
+        tied_rows, tied_counts = list_tied(source._remaining, source.n_features)
         codes = self.hashing.codes(Points.from_grid(tied_rows))
-        buckets, counts = merge_counts(present, (codes, tied_counts))
+        buckets, counts = merge_counts(totals, (codes, tied_counts))
         buckets = buckets.astype(np.int64)
         factor = source.count_factor
         return {"counts": OccupiedCells(buckets, counts, self.min_count, factor)}
 
 
 @dataclass(frozen=True, eq=False)
-class BucketSums(Query):
+class BucketSums(BlockQuery):
     """Sums of the remaining points in released buckets, each about an origin.
 
     Parameters
@@ -168,24 +180,30 @@ class BucketSums(Query):
         sums = vector_sensitivity(l2, source.n_features, resolution=source.resolution)
         return {"sums": sums}
 
-    def exact(self, source: ClippedPoints) -> Answer:
-        """Exact sums."""
-        # Nothing to search among: kernels expect at least one released bucket.
-        if not len(self.codes):
-            return {"sums": np.zeros((1, *self.origins.shape), np.int64)}
-        add_up = partial(
+    def of_block(self, source: ClippedPoints) -> Callable[[Points], Arrays]:
+        """Sums of the points that a mask marks."""
+        return partial(self._add_up, remaining=source._remaining)
+
+    def answer(self, source: ClippedPoints, totals: Arrays) -> Answer:
+        """Exact sums: of marked points, and of the copies that masks leave out."""
+        # Copies of a point are a number, because a mask could not select some of them.
+        (sums,) = totals
+        tied = list_tied(source._remaining, source.n_features)
+        for row, count in zip(*tied, strict=True):
+            points = Points.from_grid(row[None])
+            sums += count * self._add_up(points, remaining=None)[0]
+        return {"sums": sums[None]}
+
+    @property
+    def _add_up(self) -> Callable[..., Arrays]:
+        # Rows and origins are in grid steps, and so is the radius.
+        return partial(
             bucket_sums,
             hashing=self.hashing,
             released=self.codes,
             origins=self.origins,
             radius=self.radius * SCALE,
         )
-        # Points in the mask first, then the tied ones, which it leaves out.
-        (sums,) = source._all.map_reduce(partial(add_up, remaining=source._remaining))
-        tied = list_tied(source._remaining, source.n_features)
-        for row, count in zip(*tied, strict=True):
-            sums += count * add_up(Points.from_grid(row[None]), remaining=None)[0]
-        return {"sums": sums[None]}
 
     def details(self) -> Details:
         """The radius."""
@@ -231,7 +249,7 @@ class NearestCounts(_NearestQuery, CountQuery):
         """Count over all shards."""
         centers = self.centers[None]
         add_up = partial(sums_about, centers=centers, origins=np.zeros_like(centers))
-        _, counts = source._all.map_reduce(add_up)
+        _, counts = source._shards.map_reduce(add_up)
         return counts[0] // source.count_factor
 
 
@@ -266,7 +284,7 @@ class NearestShells(_NearestQuery, CountQuery):
     def count(self, source: ClippedPoints) -> np.ndarray:
         """Count over all shards."""
         arguments = {"centers": self.centers, "radii": self.radii * SCALE}
-        return total_array(source._all, nearest_shells, **arguments)
+        return total_array(source._shards, nearest_shells, **arguments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +329,7 @@ class NearestSumsAndCounts(_NearestQuery):
         add_up = partial(
             nearest_clipped_sums, centers=self.centers, radius=self.radius * SCALE
         )
-        sums, counts = source._all.map_reduce(add_up)
+        sums, counts = source._shards.map_reduce(add_up)
         return {"sums": sums[None], "counts": counts[None] * source.count_factor}
 
     def details(self) -> Details:
@@ -350,7 +368,7 @@ class SecondMoments(Query):
 
     def exact(self, source: ClippedPoints) -> Answer:
         """Exact sums of products."""
-        moments = total_array(source._all, _moments)
+        moments = total_array(source._shards, _moments)
         return {"moments": moments[np.triu_indices(source.n_features)][None]}
 
     @staticmethod
@@ -423,7 +441,7 @@ class Swaps(_CandidateQuery):
         """Scores of all swaps."""
         arguments = {name: np.asarray(array) for name, array in vars(self).items()}
         # Costs are Python integers: exact for any number of points.
-        costs = total_array(source._all, swap_costs, **arguments)
+        costs = total_array(source._shards, swap_costs, **arguments)
         return {"choices": [score_costs(costs.ravel().tolist())]}
 
     def swap(self, choice: int) -> tuple[int, int]:
@@ -461,7 +479,9 @@ class CandidateSets(_CandidateQuery):
 
     def exact(self, source: ClippedPoints) -> Answer:
         """Scores of the sets."""
-        costs = total_array(source._all, _inertias, centers=self.candidates[self.sets])
+        costs = total_array(
+            source._shards, _inertias, centers=self.candidates[self.sets]
+        )
         return {"choices": [score_costs(costs.tolist())]}
 
 

@@ -5,7 +5,8 @@ A shell is the set of points between two distances from a center.
 Sensitivities under zero-out or add-remove adjacency:
 
 - :class:`ShellCounts`: one count by 1.
-- :class:`SideCounts`: one count of every column by 1, which is sqrt(d) in L2.
+- :class:`SideCounts`: one count of every column by 1, which is sqrt(d) in L2 for d
+  columns.
 - :class:`ClippedSum`: the sum by the radius in L2, and by sqrt(d) times as much in L1.
 
 Centers and radii are released or public floats. They need not lie on the grid, because
@@ -51,7 +52,7 @@ class _AboutCenter(Query):
     def _total(self, source: Any, kernel: Callable[..., np.ndarray]) -> np.ndarray:
         """Sum of a kernel over all shards; its arguments are the query's fields.
 
-        Absent entries have the coordinates of the center.
+        Missing entries have the coordinates of the center.
         """
         about_center = partial(_about_center, kernel=kernel)
         return total_array(source._shards, about_center, **vars(self))
@@ -114,29 +115,53 @@ class SideCounts(_AboutCenter, CountQuery):
         In half-widths of the domain.
     radii : ndarray of shape (m,), float64
         Decreasing, in half-widths, as for :class:`ShellCounts`.
+    columns : tuple of int, optional
+        Increasing numbers of the columns that are counted. Default: all.
 
     Notes
     -----
-    Its part is ``counts`` (R, d, 2, m), int64, in units of 2**-16 records, the lower
-    side first. It serves one replicate.
+    Its part is ``counts`` (R, c, 2, m), int64, in units of 2**-16 records, for c
+    columns, the lower side first. A missing entry is not counted. It serves one
+    replicate.
     """
 
     label = "side_counts"
 
     radii: np.ndarray
+    columns: tuple[int, ...] | None = None
 
     def check(self, source: Any) -> None:
-        """Refuse more than one replicate, and invalid centers or radii."""
+        """Refuse more than one replicate, and invalid centers, radii or columns."""
         super().check(source)
         check_radii(self.radii)
+        columns = self._list_columns(source)
+        # A column that is counted twice would change by more.
+        known = set(range(source.n_features))
+        if not columns or list(columns) != sorted(set(columns) & known):
+            raise ValueError(
+                f"columns={self.columns!r} must be increasing numbers of columns, "
+                f"below {source.n_features}"
+            )
 
     def sensitivity(self, source: Any) -> Sensitivities:
         """One record in one cell of every column."""
-        return {"counts": entries_sensitivity(source.n_features)}
+        return {"counts": entries_sensitivity(len(self._list_columns(source)))}
 
     def count(self, source: Any) -> np.ndarray:
         """Count over all shards."""
-        return self._total(source, side_counts)
+        # Missing entries are not filled in: they would be at the center.
+        counts = total_array(
+            source._shards,
+            side_counts,
+            center=self.center,
+            radii=self.radii,
+        )
+        return counts[list(self._list_columns(source))]
+
+    def _list_columns(self, source: Any) -> tuple[int, ...]:
+        if self.columns is None:
+            return tuple(range(source.n_features))
+        return self.columns
 
 
 @dataclass(frozen=True, eq=False)

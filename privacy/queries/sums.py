@@ -13,16 +13,16 @@ its most expensive cell (parallel composition).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pkm.compute import averaged_gaps, cell_counts
+from pkm.compute import Points, averaged_gaps, cell_counts
 from pkm.compute.kernels.clipping import sums_about
-from pkm.compute.storage.blocks import total_array
+from pkm.compute.storage.blocks import Arrays, one_array
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.checks import (
     check_flag,
@@ -46,6 +46,7 @@ from pkm.privacy.mechanisms.selection import (
 from pkm.privacy.mechanisms.stability_histogram import StabilityHistogram
 from pkm.privacy.query import (
     Answer,
+    BlockQuery,
     Details,
     Mechanisms,
     Query,
@@ -113,8 +114,13 @@ class CountQuery(Query):
         return {"counts": ONE_COUNT}
 
     def exact(self, source: Any) -> Answer:
-        """Exact counts, in units of 2**-16 records: the same for all replicates."""
-        counts = self.count(source)[None] * source.count_factor
+        """Exact counts, in units of 2**-16 records."""
+        return self.replicate(source, self.count(source))
+
+    def replicate(self, source: Any, counts: np.ndarray) -> Answer:
+        """Repeat counts for all replicates, in units of 2**-16 records."""
+        # They do not depend on the replicate; its noise does.
+        counts = counts[None] * source.count_factor
         return {"counts": np.repeat(counts, source.n_replicates, axis=0)}
 
     def count(self, source: Any) -> np.ndarray:
@@ -137,7 +143,7 @@ class SumsAndCounts(Query):
         Sum ``x - center`` instead of ``x``; needs a radius, which then bounds what one
         record adds.
     fill : bool, default=False
-        Whether a record with absent entries has its center's coordinates there. The
+        Whether a record with missing entries has its center's coordinates there. The
         center is the nearest by the other entries, and the weight of the record is the
         cube of their share. By default they are the middle of the domain.
 
@@ -266,7 +272,7 @@ def mirrored(counts: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class GridCounts(CountQuery):
+class GridCounts(BlockQuery, CountQuery):
     """Numbers of points in all cells of a public grid.
 
     Parameters
@@ -300,11 +306,15 @@ class GridCounts(CountQuery):
                 "fewer, or a method for more features"
             )
 
-    def count(self, source: Any) -> np.ndarray:
+    def of_block(self, source: Any) -> Callable[[Points], Arrays]:
         """Count the points; the domain's upper end belongs to the last interval."""
+        return one_array(cell_counts, intervals=self.intervals)
+
+    def answer(self, source: Any, totals: Arrays) -> Answer:
+        """Counts with an axis for each feature."""
         # Cells are numbered in C order, so one reshape makes the axes.
-        counts = total_array(source._shards, cell_counts, intervals=self.intervals)
-        return counts.reshape((self.intervals,) * source.n_features)
+        shape = (self.intervals,) * source.n_features
+        return self.replicate(source, totals[0].reshape(shape))
 
     def details(self) -> Details:
         """The number of intervals."""

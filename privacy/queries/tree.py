@@ -501,8 +501,8 @@ class Splits(Query):
         last = np.full(source.n_features, grid.n_bins)
         # The smallest type that holds the count of any bin. A released number of
         # records may be below the exact one.
-        unit = source.count_factor / SCALE
-        n = max(source.n_points, source._points.n_records) / unit
+        records_per_count = source.count_factor / SCALE
+        n = max(source.n_points, source._points.n_records) / records_per_count
         narrow = np.uint16 if n < 1 << 16 else np.uint32
         count_type = narrow if n < 1 << 32 else np.int64
         sizes = self._sizes.tolist()
@@ -519,7 +519,9 @@ class Splits(Query):
                 if grid.inside_cell:
                     first = source._cells[cell].first
                     last = source._cells[cell].last
-                self.score.score_cell(counts, unit, size, first, last, scores)
+                self.score.score_cell(
+                    counts, records_per_count, size, first, last, scores
+                )
                 yield scores.ravel()
 
 

@@ -216,7 +216,7 @@ def test_the_report_shows_the_audits_of_its_methods(tmp_path, monkeypatch, store
     page = report.build(
         lloyd_rows,
         paper="fastlloyd",
-        missing=reports.NO_GAPS,
+        missing=reports.NONE_MISSING,
         out=tmp_path,
         environment={},
         audited=stored,

@@ -85,7 +85,7 @@ def load_paper():
 )
 def test_parse_reported_numbers(text, expected):
     number = reported.parse(text)
-    values = (number.mean, number.deviation, number.unit, number.deviation_unit)
+    values = (number.mean, number.deviation, number.digit, number.deviation_digit)
     assert values == pytest.approx(expected)
 
 

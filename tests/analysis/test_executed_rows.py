@@ -16,13 +16,13 @@ from pkm.analysis.tables.study import Study
 from pkm.experiments.applications.composition import load_config
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.config.groups import choices, read_entry
+from pkm.experiments.config.groups import choices, read_choice
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
 
 
 def test_total_budget_of_executed_default_shares(tmp_path, cache):
-    entry = read_entry("method", "dpm_published")
+    entry = read_choice("method", "dpm_published")
     params = {"variant": entry["variant"]}
     cell = replace(BASE, method=entry["name"], target=entry["_target_"], params=params)
     store = Store(tmp_path)

@@ -16,9 +16,9 @@ from PIL import Image
 from pkm import analysis, catalogue
 from pkm.analysis.figures import figure
 from pkm.analysis.figures.figure import FigureSpec, find_figure, read_figures
-from pkm.analysis.figures.frames import make_figure_data
+from pkm.analysis.figures.figure_data import make_figure_data
 from pkm.analysis.pages.audit_figure import read_spec
-from pkm.analysis.paper_files import make_entry
+from pkm.analysis.paper_files import parse_entry
 from pkm.analysis.render import plot
 from pkm.analysis.render.draw import render
 from pkm.analysis.tables.study import Study
@@ -44,8 +44,9 @@ INTERVALS = {
 def test_captions_name_the_intervals(paper):
     for spec in read_figures(paper):
         caption = " ".join(spec.caption)
-        parts = [spec, *map(spec.part, spec.panels)] if spec.kind in ("lines", "forest") else []
-        for interval in {part.interval for part in parts} - {"none"}:
+        has_intervals = spec.kind in ("lines", "forest")
+        specs = [spec, *map(spec.for_panel, spec.panels)] if has_intervals else []
+        for interval in {each.interval for each in specs} - {"none"}:
             assert any(name in caption for name in INTERVALS[interval]), spec.name
 
 
@@ -59,7 +60,7 @@ def test_figures_without_rows_report_gaps(paper, name):
 def spec_of(**keys):
     """Specification of a figure of NICV over epsilon, with changes."""
     entry = {"paper": "fastlloyd", "name": "a", "title": "A", "sweep": "real"} | keys
-    return make_entry(FigureSpec, entry, "a")
+    return parse_entry(FigureSpec, entry, "a")
 
 
 def drawn(spec, rows=None):
@@ -260,7 +261,8 @@ def test_keys_that_no_picture_shows_do_not_age_it():
 
 
 #: Screenshots of other programs, which no declaration draws.
-SCREENSHOTS = {"mlflow"}
+# Of the dashboard, and made from entries, as a test of the arena compares.
+SCREENSHOTS = {"mlflow", "leaderboard-approximate"}
 PICTURES = sorted((Path(__file__).parents[2] / "docs" / "figures").glob("*.png"))
 
 

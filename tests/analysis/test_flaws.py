@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from pkm.analysis.flaws import PATH, READ, Flaw, read_flaws
-from pkm.analysis.paper_files import make_entry
+from pkm.analysis.paper_files import parse_entry
 from pkm.compute import Points, hyperplane_sides
 from pkm.federation.masks import KeyStream
 from pkm.methods import DPM, EMMC, DistDP, DPLloyd, FastLloyd, LSHSplits, PEMeans
@@ -52,7 +52,7 @@ def test_bad_entries_are_refused(change, message):
     entry = vars(REGISTER["F-13"]) | change
     entry = {name: value for name, value in entry.items() if value is not None}
     with pytest.raises(ValueError, match=message) as raised:
-        make_entry(Flaw, entry, "F-99")
+        parse_entry(Flaw, entry, "F-99")
     assert "\n" not in str(raised.value)
 
 

@@ -19,7 +19,7 @@ from pkm.compute import Points
 from pkm.datasets import Dataset, load, scale
 from pkm.datasets.registry import find
 from pkm.experiments.config.groups import choices
-from pkm.experiments.plan.entries import expand_datasets
+from pkm.experiments.plan.axes import expand_datasets
 from pkm.federation.sparse import N_CHECK_SUMS, SparseCode
 from pkm.methods import DPLloyd
 from pkm.methods.trees.dpm import (

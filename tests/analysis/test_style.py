@@ -131,6 +131,15 @@ def test_default_styles_are_distinct():
     assert MethodStyles(mixed_cells).label("em_mc") == "EM-MC (sound)"
 
 
+def test_a_method_with_a_label_alone_gets_a_color():
+    """A method from outside may declare no more."""
+    row = {"method": "own", "label": "own method", "color": "", "marker": ""}
+    style = MethodStyles(pd.DataFrame([row]))["own"]
+    assert style.label == "own method"
+    assert style.color
+    assert style.marker
+
+
 def test_styles_are_not_part_of_the_identity():
     from pkm.experiments.cell.cell import Cell
 

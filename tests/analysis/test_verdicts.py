@@ -14,7 +14,7 @@ from fabricated.fastlloyd import EPSILONS, SIZES, cell_rows, iteration_bound, sm
 from fabricated.rows import change_charges, with_params
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reports import NO_GAPS
+from reports import NONE_MISSING
 from scipy import stats
 
 from pkm.analysis.claims import exact, verdicts
@@ -87,7 +87,7 @@ def study_with_exception(exception, shift, **options):
     )
 
 
-def evaluate_check(check, study, missing=NO_GAPS):
+def evaluate_check(check, study, missing=NONE_MISSING):
     return verdicts.evaluate_check(study, check, verdicts.Context(missing))
 
 

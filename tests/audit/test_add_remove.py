@@ -43,15 +43,16 @@ def test_the_neighbor_lacks_the_record():
         assert (pair.points.n_records, pair.neighbor.n_records) == (n, n - 1)
         assert (pair.reversed.points.n_records, pair.reversed.neighbor.n_records) == (n - 1, n)
         for person in (add_persons(pair, rng), add_persons(pair, rng).reversed):
-            for X, weighing in (
-                (person.X, person.weighing),
-                (person.neighbor_X, person.neighbor_weighing),
+            for X, fit_arguments in (
+                (person.X, person.fit_arguments),
+                (person.neighbor_X, person.neighbor_fit_arguments),
             ):
                 assert len(X) >= 1
-                assert {len(values) for values in weighing.values()} == {len(X)}
+                assert {len(values) for values in fit_arguments.values()} == {len(X)}
             if person.groups is not None:
-                sides = [set(person.weighing["groups"]), set(person.neighbor_weighing["groups"])]
-                assert sides[0] ^ sides[1] == {person.groups[person.index]}
+                groups = set(person.fit_arguments["groups"])
+                neighbor_groups = set(person.neighbor_fit_arguments["groups"])
+                assert groups ^ neighbor_groups == {person.groups[person.index]}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from pkm.audit.pairs import PAIR_GENERATORS, draw_pair
 from pkm.audit.replay import ReplayMismatch, Trace, compare_traces, make_tracing_curator, observe
 from pkm.experiments.commands import run
-from pkm.experiments.config.groups import choices, read_entry
+from pkm.experiments.config.groups import choices, read_choice
 from pkm.experiments.fit import inputs
 from pkm.experiments.store.store import Store
 from pkm.methods import load_method
@@ -71,7 +71,7 @@ def trace_command(monkeypatch, tmp_path):
         account = folder / "account.json"
         pd.DataFrame(X).add_prefix("x").to_csv(file, index=False)
         known = method in choices("method")
-        built = load_method(read_entry("method", method)["_target_"] if known else method)
+        built = load_method(read_choice("method", method)["_target_"] if known else method)
         budget = built(2).budget(*X.shape)
         terms = Budget(999.0, 0.99, adjacency or budget.adjacency, rho=budget.rho)
         PrivacyAccountant(terms, account)
@@ -140,7 +140,7 @@ def compare_commands(trace_command, method, X, neighbor_X, adjacency=None):
     list(zip(METHODS, itertools.cycle(["outside", "lone_record"]), strict=False)),
 )
 def test_commands_on_neighbors_show_the_same(trace_command, method, kind):
-    method_class = load_method(read_entry("method", method)["_target_"])
+    method_class = load_method(read_choice("method", method)["_target_"])
     adjacency = Adjacency(method_class.claims["sound"].adjacency)
     n = 60 if adjacency in ONE_RECORD_ADJACENCIES else 400
     rho = method_class(3).budget(n, 2).rho

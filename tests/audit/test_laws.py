@@ -247,7 +247,7 @@ def test_gaussian_noise_of_answers_in_parts_of_a_step(is_secure):
     assert realized(mechanism, array(0, 8), array(4, 8), sensitivity).mu == pytest.approx(1 / 3)
     output = mechanism.draw(values, NoiseStreams([0], is_secure), ("draw",), sensitivity)
     law = find_law(mechanism, sensitivity, is_secure)
-    uniforms = law.randomize_pit(output, values, np.random.default_rng(0))
+    uniforms = law.draw_residuals(output, values, np.random.default_rng(0))
     if not is_secure:
         assert stats.kstest(uniforms.ravel(), "uniform").pvalue > 1e-6
     # Rounding to whole steps before the noise is seen in so little noise alone.

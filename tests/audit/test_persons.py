@@ -1,4 +1,4 @@
-"""Planted faults of persons, weights and holes: replay moves whole persons through ``fit``."""
+"""Planted faults of persons, weights and missing entries, and replays of methods without any."""
 
 from dataclasses import replace
 from functools import partial
@@ -40,7 +40,7 @@ read_points = methods_base.read_points
 clipped_sums = clipping.clipped_sums
 histogram = tree.histogram
 moments = clipped_queries._moments
-fill_holes = points_module._fill_holes
+fill_missing = points_module._fill_missing
 
 
 def weigh_by(change):
@@ -153,16 +153,16 @@ def whole_costs(squares, weights):
 
 
 def inverse_share(points):
-    """Rows with absent entries stand for those that are complete."""
-    return (SCALE / (~points.holes).mean(axis=1)).astype(np.int32)
+    """Rows with missing entries stand for those that are complete."""
+    return (SCALE / (~points.is_missing).mean(axis=1)).astype(np.int32)
 
 
 def fill_by_mean(points, middle):
-    """Absent entries are the mean of their column, which is one of the data."""
+    """Missing entries are the mean of their column, which is one of the data."""
     with np.errstate(invalid="ignore"):
         present = np.where(np.isfinite(points), points, 0.0).sum(axis=0)
         means = present / np.isfinite(points).sum(axis=0)
-    return fill_holes(points, np.nan_to_num(means))
+    return fill_missing(points, np.nan_to_num(means))
 
 
 def drop_rows(method, X, groups, weigh):
@@ -172,7 +172,8 @@ def drop_rows(method, X, groups, weigh):
     return read_points(method, X, groups, weigh)
 
 
-#: What is broken, by what, the method that shows it, and in how many pairs if they are more.
+#: What is broken, by what, the method that shows it, and in how many pairs, of how many seeds, if
+#: they are more.
 FAULTS = {
     "rows once each": (methods_base, "weigh_rows", weigh_by(count_each_row), QuadtreeKMeans),
     "rounded up": (methods_base, "weigh_rows", weigh_by(round_up), QuadtreeKMeans),
@@ -189,21 +190,25 @@ FAULTS = {
     "rows in scores": (tree, "histogram", score_rows, DPM),
     "rows in tables": (marginals, "read_weights", count_rows, MSTKMeans),
     "threshold": (StabilityHistogram, "find_threshold", one_threshold, KaplanStemmer),
-    "farthest rows": (clipped_points, "farthest", select_rows, KaplanStemmer, 4 * N_PAIRS),
+    "farthest rows": (clipped_points, "farthest", select_rows, KaplanStemmer, 4 * N_PAIRS, 30),
     "moments": (clipped_queries, "_moments", whole_moments, partial(FedDPKMeans, dimensions=1)),
     "costs": (nearest, "weigh_sq_dists", whole_costs, Balcan),
-    "weight of a hole": (clipping, "weigh_present", inverse_share, FastLloyd),
-    "mean of a column": (points_module, "_fill_holes", fill_by_mean, LSHSplits),
+    "weight of missing entries": (clipping, "weigh_present", inverse_share, FastLloyd),
+    "mean of a column": (points_module, "_fill_missing", fill_by_mean, LSHSplits),
     "rows left out": (methods_base, "read_points", drop_rows, GLloyd),
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+def mark_slow(name):
+    return pytest.param(name, marks=[pytest.mark.slow] * (len(FAULTS[name]) > 4))
+
+
+@pytest.mark.parametrize("name", [*map(mark_slow, FAULTS)])
 @pytest.mark.no_cover  # other tests run the same code
 def test_replay_finds(name, monkeypatch):
-    owner, attribute, fault, method, *n_pairs = FAULTS[name]
+    owner, attribute, fault, method, *numbers = FAULTS[name]
     monkeypatch.setattr(owner, attribute, fault)
-    assert find_labels(method(2, bounds=(-1, 1)), *n_pairs or [N_PAIRS])
+    assert find_labels(method(2, bounds=(-1, 1)), *numbers or [N_PAIRS])
 
 
 IN_A_BALL = [KaplanStemmer, Balcan, PEMeans, FedDPKMeans]

@@ -13,14 +13,14 @@ def test_each_file_has_the_same_points_and_its_kind_of_ids(tmp_path, kind):
     persons.write(tmp_path / "x.parquet", part, kind)
     frame = pq.read_table(tmp_path / "x.parquet").to_pandas()
     points = frame.drop(columns="user", errors="ignore")
-    np.testing.assert_array_equal(points, np.tile(part, (persons.N_PARTS, 1)))
+    np.testing.assert_array_equal(points, np.tile(part, (persons.N_COPIES, 1)))
     if kind == "none":
         assert "user" not in frame
         return
     assert isinstance(frame["user"][0], str) == (kind == "texts")
-    n_persons = 200 * persons.N_PARTS // persons.ROWS_PER_PERSON
+    n_persons = 200 * persons.N_COPIES // persons.ROWS_PER_PERSON
     # In another order in each part.
     assert n_persons * 0.99 < frame["user"].nunique() <= n_persons
     assert (frame["user"][:200].to_numpy() != frame["user"][200:400].to_numpy()).any()
-    row = persons.measure_memory(tmp_path / "x.parquet", "")
+    row = persons.measure_memory_of_persons(tmp_path / "x.parquet", "")
     assert (row.value, row.is_met) == (12, True)

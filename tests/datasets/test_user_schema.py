@@ -130,6 +130,39 @@ def test_a_schema_is_read_from_yaml(tmp_path, table):
     np.testing.assert_array_equal(places[:2, [0, -1]], [[-1, -1], [0, 1]])
 
 
+def test_columns_without_bounds_keep_their_numbers(table):
+    schema = Schema(
+        {
+            "age": {"kind": "integer", "bounds": "private"},
+            "plan": {"kind": "category", "levels": ["free", "paid"]},
+            "money spent": {"kind": "number", "bounds": "private", "asinh": True},
+        }
+    )
+    inf = np.inf
+    assert schema.bounds == ([-inf, -1, -1, -1, -inf], [inf, 1, 1, 1, inf])
+    places = schema.transform(table)
+    np.testing.assert_array_equal(places[:2, 0], [18, 58])
+    np.testing.assert_array_equal(places[:, -1], np.arcsinh(table["money spent"]))
+    back = schema.inverse_transform(places)
+    assert back["age"].tolist() == [18, 58, pd.NA]
+    np.testing.assert_allclose(back["money spent"], table["money spent"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"kind": "number", "bounds": "private", "weight": 0.5}, "needs bounds that are public"),
+        ({"kind": "number", "bounds": "private", "log": True}, "else take asinh alone"),
+        ({"kind": "date", "bounds": "private"}, "missing 2 required"),
+        ({"kind": "number", "bounds": "unknown"}, "bounds"),
+        ({"kind": "number", "low": float("-inf"), "high": 1}, "must be below"),
+    ],
+)
+def test_columns_that_cannot_be_without_bounds_are_refused(rule, message):
+    with pytest.raises(ValueError, match=message):
+        Schema({"x": rule})
+
+
 @pytest.mark.parametrize(
     ("bounds", "warns"),
     [
@@ -137,6 +170,7 @@ def test_a_schema_is_read_from_yaml(tmp_path, table):
         ("low: -1.5e-7, high: 1999", False),
         ("low: 0, high: 9813.22", True),
         ("low: 0.123456, high: 9", True),
+        ("bounds: private", False),
     ],
 )
 def test_bounds_like_the_extremes_of_data_are_warned_of(tmp_path, bounds, warns):

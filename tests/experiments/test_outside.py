@@ -1,13 +1,16 @@
 """What docs/extending.md adds works outside the repository, as the page says."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+EXAMPLE = ROOT / "examples" / "own_method"
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -21,7 +24,8 @@ def block(language, name):
 @pytest.fixture
 def folder(tmp_path):
     """Return a folder with the page's method and paper."""
-    (tmp_path / "my_methods.py").write_text(block("python", "my_methods.py"))
+    for file in EXAMPLE.glob("*.py"):
+        shutil.copy(file, tmp_path)
     paper = tmp_path / "my_conf" / "paper" / "demo"
     paper.mkdir(parents=True)
     for file in ("sweeps.yaml", "figures.yaml", "claims.yaml"):
@@ -60,20 +64,18 @@ def test_a_sensitivity_that_is_too_small_is_refused(folder):
 
 
 def test_a_method_is_checked_and_run(folder):
-    assert verdicts(folder, "my_methods:NoisyMean") == {"ok"}
-    words = ("run", "-m", "method=mean,my_methods:NoisyMean", "dataset=iris", "seeds=2")
+    assert verdicts(folder, "own_method:OwnMethod") == {"ok"}
+    words = ("run", "-m", "method=mean,own_method:OwnMethod", "dataset=iris", "seeds=2")
     printed = pkm(folder, *words)
-    assert "noisymean" in printed
+    assert "ownmethod" in printed
     assert "mean " in printed
 
 
 def test_the_test_of_the_method_passes(folder):
-    (code,) = re.findall(r"^```python\n(import pytest\n.*?)^```", PAGE, re.M | re.S)
-    (folder / "test_mine.py").write_text(code)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_own_method.py"]
     completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert completed.returncode == 0, completed.stdout + completed.stderr
-    audited = pkm(folder, "audit", "my_methods:NoisyMean", "pairs=8")
+    audited = pkm(folder, "audit", "own_method:OwnMethod", "pairs=8")
     assert "replay consistent  residuals consistent" in audited
 
 
@@ -84,5 +86,5 @@ def test_a_paper_is_reported(folder):
     page = folder / "results" / "reports" / "demo-smoke" / "index.html"
     text = page.read_text(encoding="utf-8")
     assert "NICV over the privacy budget" in text
-    assert "noisymean" in text
+    assert "ownmethod" in text
     assert (page.parent / "figures" / "budget.png").is_file()

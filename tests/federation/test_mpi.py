@@ -135,10 +135,10 @@ run, measured = run_rank(method, points, [0], network=network, allow_seeded_nois
 if run is not None:
     parts = split_points(points, 3, 0)
     class LosingCurator(Curator):
-        def release_from(self, view, query, noise):
-            if self._rounds[query.label] == 2:
+        def release_all(self, requests, source=None):
+            if self._rounds[requests[0][0].label] == 2:
                 del self._shards[{victim} - 1]
-            return super().release_from(view, query, noise)
+            return super().release_all(requests, source)
     central = method.fit_with(lambda *args: LosingCurator(parts, *args), 400, 2, [0])
     assert (run.centers == central.centers).all()
     assert measured.iterations == 5

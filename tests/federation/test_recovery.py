@@ -81,15 +81,15 @@ def central_run(losses, n_clients=3, method=METHOD):
     parts = split_points(random_points(), n_clients, 0)
 
     class LosingCurator(Curator):
-        def release_from(self, view, query, noise):
-            number = self._rounds[query.label]
+        def release_all(self, requests, source=None):
+            number = self._rounds[requests[0][0].label]
             present = [
                 part
                 for client, part in enumerate(parts, 1)
                 if client not in losses or number < first_absent(losses[client])
             ]
             self._shards = to_shards(present)
-            return super().release_from(view, query, noise)
+            return super().release_all(requests, source)
 
     def curator(ledger, streams):
         return LosingCurator(parts, ledger, streams)

@@ -18,7 +18,7 @@ from reports import figure_of, verdicts_of
 from pkm.analysis.figures.figure import read_figures
 from pkm.datasets import load, scale
 from pkm.experiments.cell.cell import STYLE, Cell
-from pkm.experiments.config.groups import choices, read_entry
+from pkm.experiments.config.groups import choices, read_choice
 from pkm.experiments.fit.inputs import resolve_cell
 from pkm.experiments.fit.unlearning import Unlearning
 from pkm.federation import Network, run_in_threads, split_points
@@ -153,7 +153,7 @@ def points_of(dataset: str):
 
 def configured(name: str, **parameters):
     """Build a method of ``conf/method`` with further parameters."""
-    entry = read_entry("method", name)
+    entry = read_choice("method", name)
     excluded = ("name", "_target_", *STYLE)
     options = {key: value for key, value in entry.items() if key not in excluded}
     return load_method(entry["_target_"])(**options | parameters)
@@ -206,7 +206,7 @@ def unlearning_records() -> dict:
     for dataset, preprocessing in DATASETS.items():
         for name in UNLEARNING:
             entry = {
-                key: value for key, value in read_entry("method", name).items() if key not in STYLE
+                key: value for key, value in read_choice("method", name).items() if key not in STYLE
             }
             target = entry.pop("_target_")
             settings = REMOVALS | ({"removals": 0} if name == "k_fed" else {})

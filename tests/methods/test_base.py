@@ -424,15 +424,16 @@ def points():
 def answers(monkeypatch):
     """Noisy counts of every release of sums and counts, run after run."""
     released = []
-    release_from = Curator.release_from
+    release_all = Curator.release_all
 
-    def recording(self, view, query, noise):
-        answer = release_from(self, view, query, noise)
-        if isinstance(query, SumsAndCounts):
-            released.append((query, noise, answer["counts"]))
-        return answer
+    def recording(self, requests, source=None):
+        answers = release_all(self, requests, source)
+        for (query, noise), answer in zip(requests, answers, strict=True):
+            if isinstance(query, SumsAndCounts):
+                released.append((query, noise, answer["counts"]))
+        return answers
 
-    monkeypatch.setattr(Curator, "release_from", recording)
+    monkeypatch.setattr(Curator, "release_all", recording)
     return released
 
 

@@ -62,7 +62,7 @@ def draw_rows(rng, n=12):
 
 def curator_of(rows, groups=None):
     weights = weigh_rows(len(rows), groups)
-    points, _ = Points.quantize(rows, *BOX, keep_holes=True, weights=weights)
+    points, _ = Points.quantize(rows, *BOX, keep_missing=True, weights=weights)
     return Curator(points, None, NoiseStreams([0]))
 
 
@@ -104,9 +104,18 @@ def test_holes_change_no_sensitivity(seed):
             assert np.abs(change).sum() <= sensitivity.l1 * (1 + 1e-12)
 
 
+def test_missing_entries_are_on_no_side():
+    rng = np.random.default_rng(0)
+    rows = draw_rows(rng)
+    center = rng.uniform(-1, 1, 3)
+    counts = SideCounts(center, np.array([2.0, 0.5])).exact(curator_of(rows))["counts"]
+    present = np.isfinite(rows[np.isfinite(rows).any(axis=1)]).sum(axis=0)
+    np.testing.assert_array_equal(counts[0].sum(axis=(1, 2)), present * SCALE)
+
+
 @pytest.mark.parametrize("relative", [False, True])
 def test_sums_are_those_of_filled_rows(relative):
-    """Brute force: the nearest center by the present entries fills in the absent ones.
+    """Brute force: the nearest center by the present entries fills in the missing ones.
 
     Rows weigh the cube of the share of the present entries.
     """
@@ -134,14 +143,14 @@ def test_sums_are_those_of_filled_rows(relative):
 def test_null_records_and_holes_of_quantized_rows():
     nan = np.nan
     rows = np.array([[0.5, nan, 0.5], [nan, nan, nan], [np.inf, nan, 0.0], [0.25, 0.5, 1.0]])
-    points, _ = Points.quantize(rows, *BOX, keep_holes=True)
+    points, _ = Points.quantize(rows, *BOX, keep_missing=True)
     assert (points.rows / SCALE).tolist() == [[0.5, 0.0, 0.5], [0.25, 0.5, 1.0]]
-    assert points.holes.tolist() == [[False, True, False], [False] * 3]
+    assert points.is_missing.tolist() == [[False, True, False], [False] * 3]
     assert (points.n_null, points.n_records) == (2, 4)
     default, _ = Points.quantize(rows, *BOX)
-    assert (default.holes, default.n_null) == (None, 3)
-    complete, _ = Points.quantize(rows[3:], *BOX, keep_holes=True)
-    assert complete.holes is None
+    assert (default.is_missing, default.n_null) == (None, 3)
+    complete, _ = Points.quantize(rows[3:], *BOX, keep_missing=True)
+    assert complete.is_missing is None
 
 
 @pytest.mark.parametrize("method", [*FAMILY, QuadtreeKMeans, SynopsisKMeans, KaplanStemmer])
@@ -203,7 +212,7 @@ def test_holes_cost_less_than_null_records_in_many_columns():
 
 @pytest.mark.parametrize("method", [FastLloyd, SuLloyd, QuadtreeKMeans])
 def test_replay_with_holes_finds_nothing(method):
-    """Of one pair in six entries are absent, and then the method has ``missing``."""
+    """Of one pair in six entries are missing, and then the method has ``missing``."""
     _, findings = report.replay_pairs(method(2, bounds=(-1, 1)), 24, 0)
     assert not findings
 
@@ -211,20 +220,20 @@ def test_replay_with_holes_finds_nothing(method):
 def test_pairs_with_holes_differ_in_one_record():
     rng = np.random.default_rng(0)
     for pair in pairs.draw_pairs(pairs.Adjacency.ZERO_OUT, 9, 0):
-        pair = pairs.add_holes(pair, rng)
+        pair = pairs.add_missing(pair, rng)
         same = np.isnan(pair.X) & np.isnan(pair.neighbor_X) | (pair.X == pair.neighbor_X)
         assert (same.all(axis=1) | (np.arange(len(same)) == pair.index)).all()
         assert np.isnan(pair.neighbor_X[pair.index]).all()
 
 
 class CodedHoles(SumsAndCounts):
-    """A fault: the code of an absent entry is added up as if it were a coordinate."""
+    """A fault: the code of a missing entry is added up as if it were a coordinate."""
 
     def exact(self, view):
         exact = super().exact(view)
         for shard in view._shards:
-            if shard.holes is not None:
-                exact["sums"] += 9 * SCALE * shard.holes.sum(axis=0)
+            if shard.is_missing is not None:
+                exact["sums"] += 9 * SCALE * shard.is_missing.sum(axis=0)
         return exact
 
 

@@ -180,7 +180,9 @@ def test_more_than_the_bound_is_not_released(X, monkeypatch):
     curators = []
     make = Curator.__init__
     monkeypatch.setattr(
-        Curator, "__init__", lambda self, *args: curators.append(self) or make(self, *args)
+        Curator,
+        "__init__",
+        lambda self, *args, **options: curators.append(self) or make(self, *args, **options),
     )
     with pytest.raises(ScheduleError, match=r"what follows n=\d+ costs more than"):
         model.fit(X)

@@ -341,7 +341,7 @@ def test_skops_takes_a_converted_model(model, tmp_path):
     pipeline = model.to_sklearn()
     skops.dump(pipeline, tmp_path / "model.skops")
     assert skops.get_untrusted_types(file=tmp_path / "model.skops") == []
-    rows, _ = rows_about(model, 1000)
+    rows, _ = rows_about(model, 100_000)
     loaded = skops.load(tmp_path / "model.skops")
     np.testing.assert_array_equal(loaded.predict(rows), pipeline.predict(rows))
 
@@ -349,7 +349,7 @@ def test_skops_takes_a_converted_model(model, tmp_path):
 def test_onnx_takes_a_converted_model(model):
     skl2onnx = pytest.importorskip("skl2onnx")
     runtime = pytest.importorskip("onnxruntime")
-    rows, margins = rows_about(model, 1000)
+    rows, margins = rows_about(model, 100_000)
     onnx = skl2onnx.to_onnx(model.to_sklearn(), rows[:1])
     session = runtime.InferenceSession(onnx.SerializeToString())
     labels = session.run(None, {session.get_inputs()[0].name: rows})[0]

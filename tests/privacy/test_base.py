@@ -188,6 +188,9 @@ ILL_POSED = (
     (ShellCounts, {"box": 2}, "box=2 must be True or False"),
     (SideCounts, {"center": wide}, "center must be finite float64"),
     (SideCounts, {"radii": lambda radii: -radii}, "radii must be finite, positive"),
+    (SideCounts, {"columns": (1, 0)}, r"columns=\(1, 0\) must be increasing numbers"),
+    (SideCounts, {"columns": (0, 9)}, r"columns=\(0, 9\) must be increasing numbers"),
+    (SideCounts, {"columns": ()}, r"columns=\(\) must be increasing numbers"),
     (ClippedSum, {"center": filled(math.inf)}, "center must be finite float64"),
     (ClippedSum, {"radius": 0.0}, "radius=0.0 must be positive"),
     (ClippedSum, {"radius": math.nan}, "radius=nan must be positive"),
@@ -507,8 +510,54 @@ def test_views_of_another_curator_are_refused(kind):
     noise = noise_of(query)
     for holder, foreign in ((curator, other_view), (other, view), (curator, other)):
         with pytest.raises(ValueError, match="is of another curator"):
-            holder.release_from(foreign, query, noise)
+            holder.release_all([(query, noise)], foreign)
     assert curator._ledger.charges == other._ledger.charges == ()
+
+
+@pytest.mark.parametrize("kind", [SumsAndCounts, GridCounts, BucketCounts, BucketSums])
+@pytest.mark.parametrize("example", [0, 1])
+def test_releases_together_are_those_one_by_one(kind, example):
+    """Charges, noise and answers, to the bit."""
+    if example >= len(EXAMPLES[kind]):
+        example = 0
+    curator, view, query = asked(kind, NoiseStreams([5]), example=example)
+    other, other_view, _ = asked(kind, NoiseStreams([5]), example=example)
+    requests = [(query, noise_of(query)) for _ in range(3)]
+    together = view.release_all(requests)
+    alone = [other_view.release(same, **noise) for same, noise in requests]
+    assert curator._ledger.charges == other._ledger.charges
+    assert len({charge.round for charge in curator._ledger.charges}) == 3
+    for answer, expected in zip(together, alone, strict=True):
+        assert answer.keys() == expected.keys()
+        for part, values in answer.items():
+            np.testing.assert_equal(values, expected[part])
+
+
+def test_all_releases_are_charged_before_points_are_read(monkeypatch):
+    _, view, query = asked(GridCounts, NoDraws([0]))
+    n_charged = []
+
+    def exact_all(source, queries):
+        n_charged.append(len(source._ledger.charges))
+        raise RuntimeError("points are read")
+
+    monkeypatch.setattr(GridCounts, "exact_all", exact_all)
+    with pytest.raises(RuntimeError, match="points are read"):
+        view.release_all([(query, noise_of(query))] * 4)
+    assert n_charged == [4]
+
+
+def test_releases_together_are_of_one_type_and_checked_before_any_is_charged():
+    curator, view, query = asked(GridCounts, NoDraws([0]))
+    noise = noise_of(query)
+    _, _, other = asked(SumsAndCounts)
+    with pytest.raises(TypeError, match="of one type, got GridCounts, SumsAndCounts"):
+        view.release_all([(query, noise), (other, noise_of(other))])
+    with pytest.raises(TypeError, match="of one type, got none"):
+        view.release_all([])
+    with pytest.raises(ValueError, match="intervals=0"):
+        view.release_all([(query, noise), (GridCounts(0), noise)])
+    assert curator._ledger.charges == ()
 
 
 def scaled(mechanism, scale):

@@ -113,7 +113,7 @@ class OffDiagonalHalved(SecondMoments):
 
 def _shards_of(view):
     rows = []
-    view._all.map_reduce(
+    view._shards.map_reduce(
         lambda points: (rows.append(points.rows.astype(np.int64)), np.zeros(1))[1:]
     )
     return rows
@@ -144,12 +144,12 @@ class KeepsByExactCounts(Curator):
 class FreeFirstRelease(Curator):
     """The first release is not charged."""
 
-    def release_from(self, view, query, noise):
+    def release_all(self, requests, source=None):
         ledger = self._ledger
-        if not self._rounds[query.label]:
+        if not self._rounds[requests[0][0].label]:
             self._ledger = Ledger(Budget(1e6, 0.1))
         try:
-            return super().release_from(view, query, noise)
+            return super().release_all(requests, source)
         finally:
             self._ledger = ledger
 

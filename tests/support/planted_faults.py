@@ -45,9 +45,12 @@ def broken(method, *, queries=(), mechanisms=(), curator=None):
     class Broken(base):
         serves = tuple(served.values())
 
-        def release_from(self, view, query, noise):
-            noise = {part: _as(mechanism_of, mechanism) for part, mechanism in noise.items()}
-            return super().release_from(view, _as(served, query), noise)
+        def release_all(self, requests, source=None):
+            broken = [
+                (_as(served, query), {part: _as(mechanism_of, own) for part, own in noise.items()})
+                for query, noise in requests
+            ]
+            return super().release_all(broken, source)
 
     return type(method.__name__, (method,), {"curator": Broken})
 
@@ -140,8 +143,8 @@ class UnclippedCost(ClusterSummary):
 class UnclippedSums(BucketSums):
     """Sums of differences that are not shortened to the radius."""
 
-    def exact(self, view):
-        return BucketSums(self.hashing, self.codes, self.origins, 100.0).exact(view)
+    def of_block(self, view):
+        return BucketSums(self.hashing, self.codes, self.origins, 100.0).of_block(view)
 
 
 class ReplacedAsOne(BucketCounts):

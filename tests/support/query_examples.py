@@ -143,6 +143,11 @@ def side_counts(rng, d):
     return Example(SideCounts(positions(rng, d) / SCALE, some_radii(rng, d)))
 
 
+def side_counts_of_columns(rng, d):
+    columns = tuple(np.flatnonzero(rng.random(d) < 0.7).tolist()) or (d - 1,)
+    return Example(SideCounts(positions(rng, d) / SCALE, some_radii(rng, d), columns))
+
+
 def clipped_sum(rng, d):
     return Example(ClippedSum(positions(rng, d) / SCALE, some_radius(rng, d)))
 
@@ -464,7 +469,7 @@ EXAMPLES = {
     RecordCount: (record_count,),
     GapPercentile: (gap_percentile,),
     ShellCounts: (shell_counts(False), shell_counts(True)),
-    SideCounts: (side_counts,),
+    SideCounts: (side_counts, side_counts_of_columns),
     Marginals: (marginals,),
     DependentColumns: (dependent_columns,),
     WorstApproximated: (worst_approximated,),

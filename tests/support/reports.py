@@ -14,21 +14,21 @@ from pkm.analysis.pages import report
 from pkm.analysis.render import draw as figures
 from pkm.analysis.tables.study import Study
 
-NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
+NONE_MISSING = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
 
 
 def missing_cell(sweep, method, dataset, epsilon, reason):
     """Table of one cell without rows, with the recorded reason."""
-    return pd.DataFrame([(sweep, method, dataset, epsilon, reason)], columns=NO_GAPS.columns)
+    return pd.DataFrame([(sweep, method, dataset, epsilon, reason)], columns=NONE_MISSING.columns)
 
 
 @cache
 def verdicts_of(study):
     """Verdicts on all claims of a paper from the fabricated rows of a study, computed once."""
-    return verdicts.evaluate_claims(study_of(study), paper_of(study), NO_GAPS)
+    return verdicts.evaluate_claims(study_of(study), paper_of(study), NONE_MISSING)
 
 
-def evaluate_claims(paper, rows, missing=NO_GAPS):
+def evaluate_claims(paper, rows, missing=NONE_MISSING):
     """Findings of all claims of a paper, by the claims' names without that of the paper."""
     return by_claim(verdicts.evaluate_claims(Study(rows), paper, missing))
 
@@ -38,13 +38,13 @@ def by_claim(paper_verdicts):
     return {verdict.claim.id.split("/")[1]: verdict.finding for verdict in paper_verdicts}
 
 
-def evaluate_check(paper, check, rows, missing=NO_GAPS):
+def evaluate_check(paper, check, rows, missing=NONE_MISSING):
     """Finding of one check, with the sets, reported numbers and evaluators of a paper."""
     study, context = verdicts.prepare(Study(rows), paper, missing)
     return verdicts.evaluate_check(study, check, context)
 
 
-def evaluate_claim(paper, name, rows, missing=NO_GAPS):
+def evaluate_claim(paper, name, rows, missing=NONE_MISSING):
     """Finding of one claim, by its name without that of the paper."""
     return evaluate_check(paper, check_of(paper, name), rows, missing)
 
@@ -74,7 +74,7 @@ def figure_of(study, name):
     return figures.draw(study_of(study), spec)
 
 
-def build_report(paper, rows, out, monkeypatch, figure_names, missing=NO_GAPS):
+def build_report(paper, rows, out, monkeypatch, figure_names, missing=NONE_MISSING):
     """Build a report with a selection of its figures.
 
     Figures and verdicts of unchanged fabricated rows are taken from the caches of `figure_of` and
@@ -86,7 +86,7 @@ def build_report(paper, rows, out, monkeypatch, figure_names, missing=NO_GAPS):
     assert len(specs) == len(figure_names), f"unknown figures among {figure_names}"
     if cached_study is not None:
         monkeypatch.setattr(report, "draw", lambda _, spec: figure_of(cached_study, spec.name))
-        if missing is NO_GAPS:
+        if missing is NONE_MISSING:
             found = verdicts_of(cached_study)
             monkeypatch.setattr(verdicts, "evaluate_claims", lambda *arguments: found)
     monkeypatch.setattr(report, "read_figures", lambda paper: specs)

@@ -11,4 +11,4 @@ def paper(**sweep):
 
 
 def cells(**sweep):
-    return [cell for _, cell in make_plan(paper(**sweep), PROFILE).entries]
+    return [cell for _, cell in make_plan(paper(**sweep), PROFILE).sweep_cells]

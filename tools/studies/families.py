@@ -1,10 +1,11 @@
 """Costs of a method on generated families of data sets, on which constants are chosen.
 
-Each family is a kind of data that was hard for a private synopsis: wide bounds, small
-groups far away, heavy tails, many columns. Three draw the shape of the data at random.
-Run ``python tools/studies/families.py --help`` from the root of the repository. An
-ablation is a run with another value of a constant, whose costs are printed over those
-of the value that is in use: ``--ablate pkm.methods.zoom.MAX_OUTSIDE=0.01``.
+Each family draws data that were hard for an earlier `SynopsisKMeans`: wide bounds,
+small groups far away, heavy tails, many columns. Three families draw the shape of the
+data at random. Run ``python tools/studies/families.py --help`` from the root of the
+repository. An ablation is a run with another value of a constant, whose costs are
+printed over those of the value that is in use: ``--ablate
+pkm.methods.zoom.MAX_OUTSIDE=0.01``.
 """
 
 import argparse
@@ -47,7 +48,7 @@ def blobs(
     spread: float = 0.05,
     width: float = 1.0,
 ) -> np.ndarray:
-    """Gaussian clusters of given sizes with centers in the cube [-width, width]."""
+    """Draw Gaussian clusters of given sizes; the centers are in [-width, width]^d."""
     centers = rng.uniform(-width, width, (len(sizes), n_features))
     means = np.repeat(centers, sizes, axis=0)
     noise = rng.standard_normal(means.shape)
@@ -55,12 +56,12 @@ def blobs(
 
 
 def even(n_points: int, n_clusters: int) -> np.ndarray:
-    """Sizes of n_clusters clusters of the same size."""
+    """Return the sizes of clusters that are equally large."""
     return np.full(n_clusters, n_points // n_clusters)
 
 
 def widen(rng: Generator, points: np.ndarray, factor: float, n_clusters: int) -> Data:
-    """Public bounds that are wider than the points' own by a factor, anywhere about."""
+    """Give points public bounds that are wider than their range by a factor."""
     lower = points.min(axis=0)
     upper = points.max(axis=0)
     middle = (lower + upper) / 2
@@ -74,7 +75,7 @@ def widen(rng: Generator, points: np.ndarray, factor: float, n_clusters: int) ->
 
 
 def plain(rng: Generator, factor: float) -> Data:
-    """Ten clusters in two to sixteen columns, 5,000 records."""
+    """Draw ten clusters in two to sixteen columns, 5,000 records."""
     d = int(rng.choice([2, 3, 5, 8, 16]))
     sizes = even(5000, 10)
     points = blobs(rng, sizes, d, spread=0.1)
@@ -95,7 +96,7 @@ def any_shape(rng: Generator, least_columns: int, most_columns: int) -> Data:
 
 
 def wide(rng: Generator, d: int) -> Data:
-    """Defect a: few columns and records, bounds 100 to 10,000 times too wide."""
+    """Draw few columns and records, with bounds 100 to 10,000 times too wide."""
     k = int(rng.integers(3, 9))
     n = int(k * rng.integers(150, 900))
     factor = float(10 ** rng.uniform(2, 4))
@@ -105,7 +106,7 @@ def wide(rng: Generator, d: int) -> Data:
 
 
 def far_clusters(rng: Generator) -> Data:
-    """Defect b: clusters of 1 % of the records far away, in four to eight columns."""
+    """Draw clusters of 1 % of the records far away, in four to eight columns."""
     d = int(rng.integers(4, 9))
     n = int(rng.choice([20_000, 60_000]))
     sizes = even(int(0.97 * n), 4)
@@ -116,7 +117,7 @@ def far_clusters(rng: Generator) -> Data:
 
 
 def far_rows(rng: Generator) -> Data:
-    """Defect e: 1 % of the rows 20 times as far as the clusters."""
+    """Draw 1 % of the rows 20 times as far as the clusters."""
     d = int(rng.integers(3, 9))
     n = 20_000
     sizes = even(n - 200, 8)
@@ -129,21 +130,24 @@ def far_rows(rng: Generator) -> Data:
 
 
 def many_columns(rng: Generator) -> Data:
-    """Defect f: 16 clusters of 312 records in 64 columns."""
+    """Draw 16 clusters of 312 records in 64 columns."""
     sizes = even(4992, 16)
     points = blobs(rng, sizes, 64, spread=0.2)
     return widen(rng, points, 1.5, 16)
 
 
 def skewed_sizes(rng: Generator) -> Data:
-    """Defect f: sizes from 1 to 100 in five columns."""
+    """Draw sizes from 1 to 100 in five columns."""
     sizes = np.geomspace(60, 6000, 8).astype(int)
     points = blobs(rng, sizes, 5, spread=0.1)
     return widen(rng, points, 1.5, 8)
 
 
 def all_sizes(rng: Generator) -> Data:
-    """Sizes from 8 to 4,000, each 1.3 times the one before, for the detection limit."""
+    """Draw sizes from 8 to 4,000, each 1.3 times the one before.
+
+    Which of these clusters get a center shows the detection limit.
+    """
     d = int(2 ** rng.uniform(1, 5))
     sizes = np.geomspace(8, 4000, 24).astype(int)
     points = blobs(rng, sizes, d, spread=0.02)
@@ -151,14 +155,14 @@ def all_sizes(rng: Generator) -> Data:
 
 
 def starved(rng: Generator) -> Data:
-    """Defect g: 50 clusters of 20 records in 32 columns."""
+    """Draw 50 clusters of 20 records in 32 columns."""
     sizes = even(1000, 50)
     points = blobs(rng, sizes, 32, spread=0.2)
     return widen(rng, points, 1.5, 50)
 
 
 def wide_columns(rng: Generator) -> Data:
-    """Defect h: 1,500 records in many columns, bounds 100 to 10,000 times too wide."""
+    """Draw 1,500 records in many columns, with bounds 100 to 10,000 times too wide."""
     d = int(rng.choice([16, 32, 64]))
     factor = float(10 ** rng.uniform(2, 4))
     sizes = even(1500, 5)
@@ -167,7 +171,7 @@ def wide_columns(rng: Generator) -> Data:
 
 
 def two_groups(rng: Generator) -> Data:
-    """Defect i: two groups of 0.5 % far out on both sides, one to three columns."""
+    """Draw two groups of 0.5 % far out on both sides, one to three columns."""
     d = int(rng.integers(1, 4))
     sizes = even(19_800, 3)
     main = blobs(rng, sizes, d)
@@ -226,13 +230,13 @@ FAMILIES: dict[str, Callable[[Generator], Data]] = {
 
 
 def published(name: str) -> Data:
-    """A data set of the registry in its public bounds."""
+    """Return a data set of the registry in its public bounds."""
     dataset = load(name)
     return Data(dataset.points, dataset.domain, dataset.n_clusters)
 
 
 def cost(points: np.ndarray, centers: np.ndarray) -> float:
-    """Sum of squared distances to the nearest center."""
+    """Compute the sum of squared distances to the nearest center."""
     total = 0.0
     n_blocks = max(1, len(points) // 4096)
     for block in np.array_split(points, n_blocks):
@@ -246,10 +250,10 @@ def largest_missed(
     reference: KMeans,
     centers: np.ndarray,
 ) -> int:
-    """Size of the largest cluster that lies apart and has no center; 0 if none.
+    """Return the size of the largest cluster that lies apart and has no center, or 0.
 
-    Apart is eight standard deviations from the next cluster of the reference. A cluster
-    has a center nearer than half of that distance.
+    A cluster of the reference lies apart if the next one is more than eight standard
+    deviations away. It has a center if one is nearer than half of that distance.
     """
     own = reference.cluster_centers_
     labels = reference.labels_
@@ -271,15 +275,15 @@ def measure(
     n_seeds: int,
     ablations: Sequence[str],
 ) -> Iterator[dict[str, float | str]]:
-    """Ratios of the cost to that of the best of five k-means runs, and the mean's."""
+    """Yield costs of fits, and of the mean, over that of the best of five k-means."""
     for number in numbers:
         rng = np.random.default_rng([number, *family.encode()])
         data = FAMILIES[family](rng) if family in FAMILIES else published(family)
         points = data.points
         reference = KMeans(data.n_clusters, n_init=5, random_state=0).fit(points)
-        least = cost(points, reference.cluster_centers_)
+        best_cost = cost(points, reference.cluster_centers_)
         mean = points.mean(axis=0, keepdims=True)
-        of_mean = cost(points, mean) / least
+        mean_ratio = cost(points, mean) / best_cost
         for ablation in ["", *ablations]:
             with replaced_constant(ablation):
                 for epsilon, seed in itertools.product(epsilons, range(n_seeds)):
@@ -299,8 +303,8 @@ def measure(
                         "k": data.n_clusters,
                         "ablation": ablation,
                         "epsilon": epsilon,
-                        "ratio": cost(points, centers) / least,
-                        "mean": of_mean,
+                        "ratio": cost(points, centers) / best_cost,
+                        "mean": mean_ratio,
                         "missed": largest_missed(points, reference, centers),
                     }
 
@@ -325,7 +329,7 @@ def replaced_constant(assignment: str) -> Iterator[None]:
 
 
 def summarize(rows: pd.DataFrame) -> pd.DataFrame:
-    """Median and 90th percentile of the seeds of a set, and the mean's, as logs."""
+    """Summarize the logarithms of ratios over the seeds of each data set."""
     logs = rows.assign(ratio=np.log(rows["ratio"]), mean=np.log(rows["mean"]))
     sets = logs.groupby(["ablation", "family", "set", "epsilon"], sort=False)
     return pd.DataFrame(
@@ -338,7 +342,7 @@ def summarize(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare(sets: pd.DataFrame) -> pd.DataFrame:
-    """Costs of ablations over those of the constants in use: mean and extremes."""
+    """Compare costs of ablations with those of the constants in use."""
     medians = sets["median"].unstack("ablation", sort=False)
     changes = medians.drop(columns="").sub(medians[""], axis=0)
     by_epsilon = np.exp(changes.groupby("epsilon").mean()).T
@@ -369,7 +373,7 @@ def main() -> None:
     )
     parser.add_argument("--rows", help="write all ratios to this CSV file")
     options = parser.parse_args()
-    # Seeds make a table repeatable; the points are generated, and nobody's.
+    # Seeds make a table repeatable. The points are generated: they need no privacy.
     warnings.simplefilter("ignore", RepeatableNoiseWarning)
     numbers = range(options.first, options.first + options.sets)
     rows = pd.DataFrame(

@@ -1,7 +1,7 @@
 """Replay pairs of persons over all methods that serve them, as far as time goes.
 
 Every method has the same share of the time, so that slow ones have fewer pairs. One
-pair in four has a secret number of persons, one in four absent entries::
+pair in four has a secret number of persons, one in four missing entries::
 
     python tools/studies/person_pairs.py --pairs 20000 --seconds 3600
 """
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pkm.audit.pairs import Pair, add_holes, add_persons, draw_pairs
+from pkm.audit.pairs import Pair, add_missing, add_persons, draw_pairs
 from pkm.audit.replay import Replay, replay
 from pkm.audit.report import (
     EPSILONS,
@@ -108,7 +108,7 @@ def draw_case(method: Any, seed: int) -> tuple[Any, Pair]:
     while persons.groups is None:
         persons = add_persons(pair, rng)
     if rng.random() < 0.25:
-        persons = add_holes(persons, rng)
+        persons = add_missing(persons, rng)
         method = draw_missing(method, rng)
     return method, persons.reversed if rng.random() < 0.5 else persons
 

@@ -1,6 +1,7 @@
 """Fit the price law of the synopsis, and compare it with other costs.
 
-Rows are those of ``tools/studies/families.py --rows``::
+The law (`pkm.methods.synthetic.price.PriceLaw`) says by how much the cost of a private
+fit exceeds that of k-means. Rows are those of ``tools/studies/families.py --rows``::
 
     python tools/studies/price_law.py --fit generated.csv --check real.csv
 """
@@ -16,7 +17,8 @@ from scipy.optimize import minimize
 from pkm.methods.synthetic.price import GRIDS, HASHING, PriceLaw, noise_budget
 from pkm.methods.synthetic.synopsis import QUADTREE_FEATURES
 
-# A lost cluster can cost a thousandfold. Errors of the logarithm count up to here.
+# A cluster without a center can cost a thousandfold: larger errors of the logarithm
+# count as this one.
 LARGEST_ERROR = 1.0
 SMALL_ERROR = 0.15
 NEAR = 1.5  # a factor of the detection limit
@@ -27,7 +29,7 @@ N_STARTS = 4
 
 
 def read_medians(path: str) -> pd.DataFrame:
-    """Median cost of each data set and epsilon, and its records times budget."""
+    """Read the median cost of each data set and epsilon, with records times budget."""
     rows = pd.read_csv(path)
     keys = ["family", "set", "n", "d", "k", "epsilon", "mean"]
     values = ["ratio", "missed"]
@@ -46,7 +48,7 @@ def compute_errors(
     table: pd.DataFrame,
     law: PriceLaw,
 ) -> pd.Series:
-    """Absolute errors of the logarithm of the cost ratio."""
+    """Compute absolute errors of the logarithm of the cost ratio."""
     excess = law.excess(
         table["records"],
         table["d"],

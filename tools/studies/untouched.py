@@ -1,7 +1,8 @@
-"""Costs on tables and generated sets that no method was run on before a freeze.
+"""Costs on tables and generated sets on which no method was run before.
 
-``tools/studies/untouched.yaml`` names them. Its tables are in archives of the package
-index, which ``pip download --no-deps`` gets; unpack them into one folder::
+All methods and constants were frozen, that is, committed, before the first run.
+``tools/studies/untouched.yaml`` names the data. Its tables are in archives of the
+package index, which ``pip download --no-deps`` gets; unpack them into one folder::
 
     python tools/studies/untouched.py tables FOLDER --rows tables.csv
     python tools/studies/untouched.py generated --rows generated.csv
@@ -33,7 +34,7 @@ from pkm.methods import (
 )
 from pkm.methods.fitting import RepeatableNoiseWarning
 
-FREEZE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+SETTINGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 METHODS = {
     "synopsis": SynopsisKMeans(),
     "Kaplan-Stemmer": KaplanStemmer(),
@@ -46,7 +47,7 @@ METHODS = {
     "DPM, merged": DPM(merge=True),
     "Balcan": Balcan(),
 }
-RIVALS_OF_GENERATED = ["Kaplan-Stemmer with a zoom", "PE-means with a zoom"]
+COMPARED_ON_GENERATED = ["Kaplan-Stemmer with a zoom", "PE-means with a zoom"]
 
 
 def read_table(folder: Path, table: dict) -> Data:
@@ -71,20 +72,20 @@ def read_table(folder: Path, table: dict) -> Data:
 
 
 def measure(name: str, data: Data, methods: list[str]) -> Iterator[dict]:
-    """Ratios of costs to that of the best of ten k-means runs, and the mean's."""
+    """Yield costs of fits, and of the mean, over that of the best of ten k-means."""
     # Columns have different units: each is scaled by its public bounds.
     lower, upper = data.bounds
     points = (data.points - (lower + upper) / 2) / (upper - lower) * 2
     reference = KMeans(data.n_clusters, n_init=10, random_state=0).fit(points)
-    least = cost(points, reference.cluster_centers_)
-    of_mean = cost(points, points.mean(axis=0, keepdims=True)) / least
-    for method, epsilon in itertools.product(methods, FREEZE["epsilons"]):
-        seeds = FREEZE["seeds" if method == "synopsis" else "other_seeds"]
+    best_cost = cost(points, reference.cluster_centers_)
+    mean_ratio = cost(points, points.mean(axis=0, keepdims=True)) / best_cost
+    for method, epsilon in itertools.product(methods, SETTINGS["epsilons"]):
+        seeds = SETTINGS["seeds" if method == "synopsis" else "other_seeds"]
         for seed in range(seeds):
             model = METHODS[method].set_params(
                 n_clusters=data.n_clusters,
                 epsilon=epsilon,
-                delta=FREEZE["delta"],
+                delta=SETTINGS["delta"],
                 bounds=(-1, 1),
                 random_state=seed,
             )
@@ -96,24 +97,24 @@ def measure(name: str, data: Data, methods: list[str]) -> Iterator[dict]:
                 "method": method,
                 "epsilon": epsilon,
                 "seed": seed,
-                "ratio": cost(points, model.fit(points).cluster_centers_) / least,
-                "mean": of_mean,
+                "ratio": cost(points, model.fit(points).cluster_centers_) / best_cost,
+                "mean": mean_ratio,
             }
 
 
 def measure_tables(folder: Path) -> Iterator[dict]:
-    """All methods on all tables."""
-    for name, table in FREEZE["tables"].items():
+    """Measure all methods on all tables."""
+    for name, table in SETTINGS["tables"].items():
         yield from measure(name, read_table(folder, table), list(METHODS))
 
 
 def measure_generated() -> Iterator[dict]:
-    """The synopsis and its rivals with a zoom on sets of the meta-generator."""
-    for number in range(FREEZE["generated"]):
-        rng = np.random.default_rng([FREEZE["first_generated"] + number])
+    """Measure the synopsis and methods with a zoom on sets of the family `anything`."""
+    for number in range(SETTINGS["generated"]):
+        rng = np.random.default_rng([SETTINGS["first_generated"] + number])
         data = FAMILIES["anything"](rng)
         # Bounds of generated sets are cubes, which keep their shape.
-        yield from measure(f"{number}", data, ["synopsis", *RIVALS_OF_GENERATED])
+        yield from measure(f"{number}", data, ["synopsis", *COMPARED_ON_GENERATED])
 
 
 def summarize(rows: pd.DataFrame) -> None:

@@ -14,7 +14,7 @@ from hashed import (
 from scipy import integrate, stats
 
 from pkm.compute import DIRECTION_SCALE, Points
-from pkm.compute.kernels.hashing import Hash, euclidean_hash, orthonormal
+from pkm.compute.kernels.hashing import Hash, _find_positions, euclidean_hash, orthonormal
 from pkm.privacy import (
     snap,
 )
@@ -102,3 +102,19 @@ def test_bad_hashes_are_refused():
         Hash(np.array([[DIRECTION_SCALE]]), np.array([5]), 5)
     with pytest.raises(ValueError, match="entries of at most 65536"):
         Hash(np.array([[DIRECTION_SCALE + 1]]), np.array([0]), 5)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
+@pytest.mark.parametrize("n_released", [0, 1, 2, 3, 8, 100])
+def test_buckets_are_found_among_the_released_ones(dtype, n_released):
+    """Codes up to 2**62, which float64 does not tell apart."""
+    rng = np.random.default_rng(n_released)
+    largest = min(int(np.iinfo(dtype).max), 2**62)
+    values = largest - rng.permutation(min(largest, 300))
+    released = np.sort(values[:n_released])
+    codes = rng.choice(values, 1000).astype(dtype)
+    expected = [
+        released.tolist().index(code) if code in released.tolist() else -1
+        for code in codes.tolist()
+    ]
+    assert _find_positions(codes, released).tolist() == expected

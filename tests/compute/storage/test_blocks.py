@@ -1,6 +1,7 @@
 """Points that are read in blocks give the bits of points in memory."""
 
 import math
+from collections import Counter
 from functools import partial
 
 import numba
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from pkm import row_blocks as reading
 from pkm.compute import Points, Symlog
-from pkm.compute.storage.blocks import Blocks, Shards
+from pkm.compute.kernels.hashing import merge_counts
+from pkm.compute.storage.blocks import Blocks, Shards, add, map_reduce_all
 from pkm.methods import (
     DPM,
     EMMC,
@@ -398,6 +400,65 @@ def test_shards_and_blocks_have_the_same_totals():
             ).map_reduce(sums)
             for total, part in zip(totals, expected, strict=True):
                 np.testing.assert_array_equal(total, part)
+
+
+@pytest.mark.parametrize("combine", [add, merge_counts])
+def test_several_functions_share_a_pass(combine):
+    """Their totals are those of passes of their own, over any blocks."""
+    X = matrix()
+    bounds = (-np.ones(3), np.ones(3))
+    n_passes = 0
+
+    def read(sizes):
+        nonlocal n_passes
+        n_passes += 1
+        return in_blocks(X, sizes).read()
+
+    def counted(points, h):
+        if combine is add:
+            return points.rows.sum(axis=0).astype(int), np.array([h])
+        return np.unique(points.rows[:, h].astype(int) // 5000, return_counts=True)
+
+    functions = [partial(counted, h=h) for h in (2, 0, 1)]
+    whole = Shards([Points.quantize(X, *bounds)[0]])
+    for sizes in ([len(X)], [9], [1, 130]):
+        rows = RowBlocks(*X.shape, partial(read, sizes))
+        blocks = Blocks.quantize(rows, *bounds)
+        n_passes = 0
+        together = map_reduce_all(blocks, functions, combine)
+        assert n_passes == 1
+        alone = [blocks.map_reduce(function, combine) for function in functions]
+        assert [list(map(np.ndarray.tolist, arrays)) for arrays in together] == [
+            list(map(np.ndarray.tolist, arrays)) for arrays in alone
+        ]
+        if combine is merge_counts:
+            expected = map_reduce_all(whole, functions, combine)
+            for arrays, others in zip(together, expected, strict=True):
+                assert [array.tolist() for array in arrays] == [array.tolist() for array in others]
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_releases_of_a_synopsis_share_passes(d):
+    """All levels of a tree are counted in one pass, all hashes of a round in three."""
+    X = matrix(20_000, d)
+    n_passes = 0
+
+    def read():
+        nonlocal n_passes
+        n_passes += 1
+        return in_blocks(X, [5000]).read()
+
+    model = SynopsisKMeans(3, epsilon=30.0, bounds=BOUNDS, random_state=2)
+    model.fit(RowBlocks(*X.shape, read))
+    numbers = Counter(charge.label for charge in model.ledger_.charges)
+    if d == 2:
+        shared = {"grid_counts": 1}
+    else:
+        assert numbers["bucket_counts"] == 8
+        # Two passes find the farthest half, without a release.
+        shared = {"bucket_counts": 2, "bucket_sums": 4}
+        n_passes -= 2
+    assert n_passes == sum((numbers | shared).values())
 
 
 def test_a_progress_bar_counts_the_rows_of_every_pass(monkeypatch):

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import pkm.__main__
-from pkm.experiments.applications.application import complete_words
-from pkm.experiments.applications.options import OPTIONS, list_keys
+from pkm.experiments.applications.application import complete_arguments
+from pkm.experiments.applications.options import SCHEMAS, list_keys
 from pkm.experiments.commands import reproduce, run
 from pkm.experiments.config.groups import choices
 
@@ -20,7 +20,7 @@ def test_help_names_every_key_and_choice(call, command):
     code, out, _ = call("--help", command=command)
     name = command.__name__.rpartition(".")[2]
     assert code == 0
-    for key in list_keys(OPTIONS[name]):
+    for key in list_keys(SCHEMAS[name]):
         assert re.search(rf"^  {key} |^{key}: ", out, re.MULTILINE), key
     group = {"run": "method", "reproduce": "paper"}[name]
     for choice in choices(group):
@@ -57,6 +57,6 @@ def test_the_shell_completes_keys_and_choices(monkeypatch, capfd, line, expected
 
 @pytest.mark.parametrize("words", [["--info"], ["-i", "k=3"], ["--info", "config", "k=3"]])
 def test_info_needs_no_value(words):
-    completed = complete_words(words, "run")
+    completed = complete_arguments(words, "run")
     assert completed[-1] == "hydra/hydra_logging=default"
     assert completed[0] == ("--info" if "config" in words else "--info=all")

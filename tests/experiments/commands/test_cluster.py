@@ -292,6 +292,15 @@ def test_files_follow_from_the_releases(replay, table, record, word):
     assert not replay(write_text(given), write_text(neighbor), word)
 
 
+def test_bounds_that_are_found_hide_a_record(replay, table):
+    rule = "age: {kind: integer, bounds: private}"
+    Path("customers.yaml").write_text(SCHEMA.replace(SCHEMA.splitlines()[0], rule))
+    record = EXTREME | {"age": "1e300"}
+    given = pd.concat([table, pd.DataFrame([record])])
+    null = pd.concat([table, pd.DataFrame([{"id": record["id"]}])])
+    assert not replay(write_text(given), write_text(null))
+
+
 def test_a_line_of_another_length_is_hidden(replay, table):
     text = write_text(table[:300])
     null = ";" * (len(table.columns) - 1)
@@ -312,9 +321,10 @@ def test_a_page_with_an_exact_count_is_found(replay, table, monkeypatch):
     write_rows = cluster.write_rows
     counts = []
 
-    def count_rows(source, schema, groups, target):
-        write_rows(source, schema, groups, target)
+    def count_rows(source, schema, groups, target, *options):
+        n_rows = write_rows(source, schema, groups, target, *options)
         counts.append(len(pd.read_parquet(target).dropna()))
+        return n_rows
 
     def tell(model, schema, smallest):
         return f"{build_page(model, schema, smallest)}{counts[-1]} rows are complete."

@@ -15,7 +15,7 @@ from pkm.experiments.applications import application, composition
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.commands import reproduce
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.config.groups import choices, read_entry
+from pkm.experiments.config.groups import choices, read_choice
 from pkm.experiments.fit.central import Central
 from pkm.experiments.plan.estimate import estimate_wall_time, make_estimator
 from pkm.experiments.plan.plan import SEEDED_NOISE_NOTICE, make_plan
@@ -212,7 +212,7 @@ def test_the_cheapest_cells_of_all_papers_come_first(tmp_path, monkeypatch):
     )
     words = [f"results={tmp_path / 'results'}", "tracking=none", "profile=smoke", "paper=all"]
     config = composition.load_config(words)
-    papers = [read_entry("paper", name) for name in ("mufc", "pe-means")]
+    papers = [read_choice("paper", name) for name in ("mufc", "pe-means")]
     console = Console(quiet=True)
     requests = reproduction.make_requests(papers, config, console)
     cells = {cell.key: cell for each in requests for cell in each.selection.cells}

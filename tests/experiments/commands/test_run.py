@@ -18,7 +18,7 @@ from pkm.experiments.commands import (
     run,
     run_cells,
 )
-from pkm.experiments.config.groups import choices, read_entry
+from pkm.experiments.config.groups import choices, read_choice
 from pkm.experiments.plan.plan import SEEDED_NOISE_NOTICE
 from pkm.experiments.store.store import Store
 from pkm.methods import FastLloyd, Lloyd, load_method
@@ -113,13 +113,13 @@ def test_run_of_an_external_method(call_run, tmp_path, monkeypatch):
 
 
 def is_central(name):
-    return hasattr(load_method(read_entry("method", name)["_target_"]), "fit_with")
+    return hasattr(load_method(read_choice("method", name)["_target_"]), "fit_with")
 
 
 METHODS = [name for name in choices("method") if name != "diffprivlib"]
 # Hydra composes a job of a sweep twice: cells of all files run in test_plan.py.
 ONE_OF_EACH_CLASS = sorted(
-    {read_entry("method", name)["_target_"]: name for name in METHODS}.values()
+    {read_choice("method", name)["_target_"]: name for name in METHODS}.values()
 )
 
 
@@ -185,7 +185,7 @@ def test_a_file_of_every_class_runs_from_the_command_line(call_run, monkeypatch,
     code, out, err = call_run("-m", f"method={','.join(names)}", *words)
     assert (code, err) == (0, "")
     # Each job has the method as papers have it, and ran.
-    assert [job.method for job in jobs] == [read_entry("method", name) for name in names]
+    assert [job.method for job in jobs] == [read_choice("method", name) for name in names]
     rows = call_run.store.read(call_run.store.keys())
     assert sorted(rows["method"]) == names
     assert [name for name in names if name.removesuffix("_sound") not in out] == []

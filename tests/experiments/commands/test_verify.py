@@ -28,7 +28,7 @@ def stored(plan, tmp_path_factory):
         patched.setenv("PKM_CACHE", str(folder / "cache"))
         patched.delenv("PKM_DATA", raising=False)
         store = Store(folder / "results")
-        cells = [cell for sweep, cell in plan.entries if sweep == "selection"]
+        cells = [cell for sweep, cell in plan.sweep_cells if sweep == "selection"]
         verify.run_cells(cells, store, verify.Backend())
     return store.root
 

@@ -6,18 +6,18 @@ import pytest
 
 from pkm.experiments.applications.composition import load_config
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.config.groups import choices, fill_defaults, read_entry
+from pkm.experiments.config.groups import choices, fill_defaults, read_choice
 
 METHODS = choices("method")
 
 
 def test_published_variants_say_so_in_their_names():
     for name in METHODS:
-        entry = read_entry("method", name)
+        entry = read_choice("method", name)
         named = "published" in name or name in ("dist_dp_printed", "diffprivlib")
         assert (entry.get("variant") == "published") == named, name
         if name.endswith("_published"):
-            assert read_entry("method", name.removesuffix("_published"))["variant"] == "sound"
+            assert read_choice("method", name.removesuffix("_published"))["variant"] == "sound"
 
 
 def test_parameters_are_filled_in_from_the_class():
@@ -46,7 +46,7 @@ def test_parameters_are_filled_in_from_the_class():
 def test_unreadable_method_files_are_named(conf, text, message):
     (conf / "method" / "broken.yaml").write_text(text)
     for read in (
-        partial(read_entry, "method"),
+        partial(read_choice, "method"),
         lambda name: load_config([f"method={name}"], "run"),
     ):
         with pytest.raises(ConfigurationError) as refusal:

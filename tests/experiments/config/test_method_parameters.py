@@ -5,7 +5,7 @@ import yaml
 
 from pkm.catalogue import CONF
 from pkm.experiments.cell.cell import STYLE
-from pkm.experiments.config.groups import choices, read_entry
+from pkm.experiments.config.groups import choices, read_choice
 from pkm.experiments.config.method_parameters import get_defaults
 
 METHODS = choices("method")
@@ -24,7 +24,7 @@ def test_method_files_hold_changes_alone(name):
     given = yaml.safe_load((CONF / "method" / f"{name}.yaml").read_text())
     changed = {key for key in given if key not in ("name", "_target_", "defaults", *STYLE)}
     (base,) = [base for base in given.get("defaults", [None]) if base != "_self_"]
-    inherited = read_entry("method", base) if base else get_defaults(given["_target_"])
+    inherited = read_choice("method", base) if base else get_defaults(given["_target_"])
     for key in changed:
         differs = inherited[key] != given[key] or type(inherited[key]) is not type(given[key])
         assert differs, f"{key} of {name} is what it would be without"

@@ -282,7 +282,7 @@ def test_protocols_of_the_paper(profile, data_dir):
     config = load_config(["paper=fastlloyd", f"profile={profile}"])
     plan = make_plan(config.paper, config.profile, data_dir=str(data_dir))
     cells = {}
-    for sweep, cell in plan.entries:
+    for sweep, cell in plan.sweep_cells:
         if isinstance(cell.kind, Federation):
             cells.setdefault(sweep, []).append(cell)
     sizes = {

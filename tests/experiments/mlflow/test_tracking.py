@@ -314,7 +314,7 @@ def test_runs_of_changed_code_replace_the_older_ones(synced, tmp_path):
         old_key = cell.key
         cell.__dict__["key"] = old_key[::-1]
         newer.write(cell, store.read([old_key]).assign(cell=cell.key, code="changed"))
-    for _, cell in changed.entries:
+    for _, cell in changed.sweep_cells:
         cell.__dict__["key"] = next(same.key for same in changed.cells if same == cell)
     counts = sync(changed, newer, location, profile="tiny")
     assert counts == {"written": 3, "removed": 5}

@@ -10,7 +10,7 @@ from pkm.catalogue import CONF
 from pkm.experiments.applications.composition import load_config
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.config.groups import choices, read_entry
+from pkm.experiments.config.groups import choices, read_choice
 from pkm.experiments.config.method_parameters import accepts_parameter
 from pkm.experiments.fit.execute import execute
 from pkm.experiments.fit.inputs import build_method
@@ -27,7 +27,7 @@ def test_cell_of_two_sweeps_is_planned_once():
     content = paper()
     content["sweeps"]["second"] = content["sweeps"]["first"]
     plan = make_plan(content, PROFILE)
-    assert len(plan.entries) == 2
+    assert len(plan.sweep_cells) == 2
     assert len(plan.cells) == 1
 
 
@@ -70,7 +70,7 @@ def test_failure_reason_names_the_time_limit(tmp_path, monkeypatch):
 # diffprivlib needs an environment of its own: tests/methods/baselines/test_diffprivlib.py.
 @pytest.mark.parametrize("name", [name for name in choices("method") if name != "diffprivlib"])
 def test_every_method_file_runs(name):
-    target = read_entry("method", name)["_target_"]
+    target = read_choice("method", name)["_target_"]
     private = accepts_parameter(target, "epsilon")
     central = hasattr(load_method(target), "fit_with")
     # Published variants of the DPM paper's methods need one range for all columns.
@@ -99,7 +99,7 @@ def test_hydra_composes_files_that_change_others_as_papers_do():
     changed = [path.stem for path in files if "defaults:" in path.read_text()]
     assert changed
     for name in changed:
-        assert load_config([f"method={name}"], "run")["method"] == read_entry("method", name)
+        assert load_config([f"method={name}"], "run")["method"] == read_choice("method", name)
 
 
 @pytest.mark.parametrize("group", ["paper", "profile", "backend", "tracking"])
@@ -131,15 +131,15 @@ def test_every_paper_can_be_planned_in_every_profile(name, profile, monkeypatch,
         assert not plan.gaps
         changes = config.paper.profiles.smoke
         omitted = {sweep for sweep, change in changes.items() if change is None}
-        planned = {sweep for sweep, _ in plan.entries}
+        planned = {sweep for sweep, _ in plan.sweep_cells}
         assert planned == set(config.paper.sweeps) - omitted
 
 
 def test_every_key_of_a_choice_has_a_comment():
-    """Names and styles are explained once, in docs/extending.md."""
+    """Names and styles are explained once, in docs/extending.md, and so are sweeps."""
     explained = ("defaults:", "_target_:", "name:", "label:", "color:", "marker:")
     for path in CONF.rglob("*.yaml"):
-        if path.is_relative_to(CONF / "paper"):
+        if path.is_relative_to(CONF / "paper") or path.is_relative_to(CONF / "suite"):
             continue
         for line in path.read_text().splitlines():
             if line and not line.startswith(("#", "  -", *explained)):

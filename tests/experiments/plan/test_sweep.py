@@ -42,7 +42,7 @@ def test_sweep_may_set_budget_seeds_and_limits():
         plan = make_plan(content, {"name": profile, "seeds": 2})
         return [
             (cell.method, cell.epsilon, cell.delta, cell.seeds, cell.timing, cell.time_limit)
-            for name, cell in plan.entries
+            for name, cell in plan.sweep_cells
             if name == sweep
         ]
 
@@ -97,17 +97,17 @@ def test_profile_changes_only_its_keys():
     content = paper(epsilon=[0.1, 0.5], methods=["glloyd"])
     content["sweeps"]["second"] = {"datasets": ["wine"], "methods": ["lloyd"]}
     content["profiles"] = {"tiny": {"first": {"datasets": ["wine"]}, "second": None}}
-    entries = make_plan(content, PROFILE).entries
+    entries = make_plan(content, PROFILE).sweep_cells
     assert [(sweep, cell.dataset, cell.epsilon) for sweep, cell in entries] == [
         ("first", "wine", 0.1),
         ("first", "wine", 0.5),
     ]
     # A profile that names no sweep changes none.
-    entries = make_plan(content, {"name": "other", "seeds": 2}).entries
+    entries = make_plan(content, {"name": "other", "seeds": 2}).sweep_cells
     assert len(entries) == 3
     # A sweep that the profile does not name is that of the paper.
     content["profiles"]["tiny"].pop("second")
-    entries = make_plan(content, PROFILE).entries
+    entries = make_plan(content, PROFILE).sweep_cells
     assert [sweep for sweep, _ in entries] == ["first", "first", "second"]
 
 

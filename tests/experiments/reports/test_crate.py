@@ -8,7 +8,7 @@ import pytest
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.plan.plan import make_plan
-from pkm.experiments.reports.crate import METADATA, write_crate, write_origins
+from pkm.experiments.reports.crate import METADATA, write_crate, write_provenance
 from pkm.experiments.store.store import Store
 
 pytestmark = pytest.mark.integration
@@ -35,7 +35,7 @@ def written(tmp_path_factory):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
     (folder / "figures" / "gone.json").write_text("{}")
-    write_origins(rows, "fastlloyd", "tiny", folder / "figures")
+    write_provenance(rows, "fastlloyd", "tiny", folder / "figures")
     described = {"title": "FastLloyd", "paper": "fastlloyd", "profile": "tiny"}
     write_crate(folder, rows, "real: {}\n", environment={"python": "3"}, **described)
     entities = json.loads((folder / METADATA).read_text())["@graph"]

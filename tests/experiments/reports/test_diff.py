@@ -40,7 +40,7 @@ def test_same_bits_whatever_the_code_and_the_times(stores):
     put(stores[1], nicv, code="other", fit_seconds=5.0)
     found = difference(stores)
     assert found["state"].tolist() == [SAME]
-    assert found["origin"].tolist() == ["code"]
+    assert found["provenance"].tolist() == ["code"]
 
 
 @pytest.mark.parametrize(

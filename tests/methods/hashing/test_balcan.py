@@ -74,7 +74,7 @@ def test_candidates_are_centers_of_large_nested_cubes():
         for level in range(4):
             side = 8 * smallest >> level
             hashing = Hash(directions, shift % side, side)
-            codes = hashing.codes(hashed._all[0])
+            codes = hashing.codes(hashed._shards[0])
             if parent_codes is not None:
                 # A cube lies in one cube of the level above.
                 pairs = np.unique(np.stack([codes, parent_codes]), axis=1)

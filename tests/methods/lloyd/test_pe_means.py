@@ -178,13 +178,13 @@ def test_nearest_members_in_a_subspace_are_those_of_the_projection():
     positions = ball.clip(rng.standard_normal((20, 3)) * SCALE / 4)
     assert np.linalg.norm(positions, axis=1).max() <= ball.radius == SCALE / 2
 
-    projected = points._all[0].rows @ basis.T
+    projected = points._shards[0].rows @ basis.T
     squares = ((projected[:, None] - positions) ** 2).sum(axis=2)
     ascending = np.sort(squares, axis=1)
     # Rounding to the grid could swap members at nearly equal distances.
     clear = ascending[:, 1] - ascending[:, 0] > 1e-3 * SCALE**2
     assert clear.mean() > 0.5
-    nearest = labels(points._all[0], ball.lift(positions)[None])[0]
+    nearest = labels(points._shards[0], ball.lift(positions)[None])[0]
     assert (nearest == squares.argmin(axis=1))[clear].all()
 
 

@@ -16,7 +16,7 @@ from pkm.privacy import SCALE, Curator, NoiseStreams
 
 
 def kept_rows(buckets):
-    return counts_of(buckets._all, buckets._remaining)
+    return counts_of(buckets._shards, buckets._remaining)
 
 
 @given(

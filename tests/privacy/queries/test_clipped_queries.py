@@ -85,8 +85,8 @@ def bucket_counts(buckets, hashing):
 
 def swap_cost_changes(buckets, neighbor, centers, current):
     slots = np.arange(len(current))
-    costs = swap_costs(buckets._all[0], centers, current, slots)
-    neighbor_costs = swap_costs(neighbor._all[0], centers, current, slots)
+    costs = swap_costs(buckets._shards[0], centers, current, slots)
+    neighbor_costs = swap_costs(neighbor._shards[0], centers, current, slots)
     return (costs - neighbor_costs).astype(float)
 
 
@@ -166,7 +166,10 @@ def test_sensitivities_of_queries_on_all_points():
         cost_changes = swap_cost_changes(buckets, neighbor, centers, current)
         assert (cost_changes >= 0).all()
         chosen = centers[current][None]
-        set_change = inertia(buckets._all[0], chosen)[0] - inertia(neighbor._all[0], chosen)[0]
+        set_cost, neighbor_cost = (
+            inertia(view._shards[0], chosen)[0] for view in (buckets, neighbor)
+        )
+        set_change = set_cost - neighbor_cost
         assert 0 <= set_change <= cost_range
         largest.update_with(costs=cost_changes.max() / cost_range)
     assert len(largest) == 3

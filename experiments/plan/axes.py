@@ -1,10 +1,10 @@
-"""Keys of a sweep expanded: lists, patterns and grids to an entry for each value."""
+"""Axes of a sweep: its keys expanded to lists of seeds, metrics, data sets, methods."""
 
 from collections.abc import Mapping, Sequence
 
 from pkm.experiments.cell.cell import STYLE
 from pkm.experiments.config.errors import ConfigurationError, require_choices
-from pkm.experiments.config.groups import fill_defaults, read_entry
+from pkm.experiments.config.groups import fill_defaults, read_choice
 from pkm.experiments.config.settings import expand_grid, require, to_list
 from pkm.metrics import METRICS
 from pkm.scalars import is_integer
@@ -49,6 +49,8 @@ def check_metrics(names: str | Sequence[str]) -> tuple[str, ...]:
 def expand_datasets(specs: Sequence) -> list[dict]:
     """Expand the data sets of a sweep: names, patterns, and mappings for files.
 
+    Each source that is returned is a mapping with the name of one data set.
+
     The key ``fallback`` of a pattern is the pattern of substitutes for data sets that
     are not available.
 
@@ -60,18 +62,18 @@ def expand_datasets(specs: Sequence) -> list[dict]:
     Examples
     --------
     >>> specs = ["iris", {"pattern": "g2-{d}-{sd}", "d": [2, 4], "sd": [10]}]
-    >>> [entry["name"] for entry in expand_datasets(specs)]
+    >>> [source["name"] for source in expand_datasets(specs)]
     ['iris', 'g2-2-10', 'g2-4-10']
     """
-    entries = []
+    sources = []
     for spec in specs:
         spec = {"name": spec} if isinstance(spec, str) else spec
         rule = "names, patterns or mappings with a name"
         require(isinstance(spec, Mapping), "datasets", spec, rule)
         is_pattern = "pattern" in spec
-        entries += expand_pattern(spec) if is_pattern else [read_file_entry(spec)]
-    absent = dict.fromkeys((*FILE_KEYS, "groups", "fallback"))
-    return [absent | {"family": entry["name"]} | entry for entry in entries]
+        sources += expand_pattern(spec) if is_pattern else [read_file_source(spec)]
+    defaults = dict.fromkeys((*FILE_KEYS, "groups", "fallback"))
+    return [defaults | {"family": source["name"]} | source for source in sources]
 
 
 def expand_pattern(spec: Mapping) -> list[dict]:
@@ -96,8 +98,8 @@ def expand_pattern(spec: Mapping) -> list[dict]:
         raise ConfigurationError(rule) from error
 
 
-def read_file_entry(spec: Mapping) -> dict:
-    """Return the entry of a file among a sweep's data sets, its columns as a tuple.
+def read_file_source(spec: Mapping) -> dict:
+    """Return a file among a sweep's data sets as a source, its columns as a tuple.
 
     Raises
     ------
@@ -121,7 +123,7 @@ def is_column(value: object) -> bool:
 
 
 def expand_methods(specs: Sequence) -> list[dict]:
-    """Expand the methods of a sweep: names, grids over them, or whole entries.
+    """Expand the methods of a sweep: names, grids over them, or whole configurations.
 
     A grid over a method may give it another ``name``, and another style.
 
@@ -133,19 +135,19 @@ def expand_methods(specs: Sequence) -> list[dict]:
     Examples
     --------
     >>> specs = [{"method": "fastlloyd", "grid": {"alpha": [0.4, 0.8]}}]
-    >>> [entry["alpha"] for entry in expand_methods(specs)]
+    >>> [config["alpha"] for config in expand_methods(specs)]
     [0.4, 0.8]
     """
-    entries = []
+    configs = []
     for spec in specs:
         spec = {"method": spec} if isinstance(spec, str) else spec
         rule = "names, mappings with a method or with a _target_"
-        is_entry = isinstance(spec, Mapping) and {"_target_", "method"} & spec.keys()
-        require(bool(is_entry), "methods", spec, rule)
+        is_method = isinstance(spec, Mapping) and {"_target_", "method"} & spec.keys()
+        require(bool(is_method), "methods", spec, rule)
         if "_target_" in spec:
-            entries.append(fill_defaults(spec))
+            configs.append(fill_defaults(spec))
             continue
-        entry = read_entry("method", spec["method"])
-        entry |= {key: spec[key] for key in ("name", *STYLE) if key in spec}
-        entries += [entry | values for values in expand_grid(spec.get("grid", {}))]
-    return entries
+        config = read_choice("method", spec["method"])
+        config |= {key: spec[key] for key in ("name", *STYLE) if key in spec}
+        configs += [config | values for values in expand_grid(spec.get("grid", {}))]
+    return configs

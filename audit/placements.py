@@ -1,8 +1,8 @@
-"""Where queries decide about a record: public cells, and places at their borders.
+"""Placements of the record of a pair: where a query may treat it wrongly.
 
-A query divides the domain into cells by public rules: the points nearest to a center,
-inside a radius, in a bucket of a hash, in a leaf of a tree. A fault often shows only in
-a record that lies exactly on a border, or in the fullest or emptiest cell.
+A query partitions the domain into cells by public rules: the points nearest to a
+center, inside a radius, in a bucket of a hash, in a leaf of a tree. A fault often shows
+only in a record that lies exactly on a border, or in the fullest or emptiest cell.
 """
 
 import math
@@ -16,8 +16,9 @@ import numpy as np
 from pkm.compute import SCALE, Points, middle_and_half_width
 from pkm.privacy.queries.tree import PartitionTree
 
-#: Maps points (m, d), in grid steps, to codes of their cells, (m,) or (m, q).
-Find = Callable[[np.ndarray], np.ndarray]
+#: Maps points (m, d), in grid steps, to the codes of their cells, (m,) or (m, q). The
+#: points of a cell have the same code.
+Encoder = Callable[[np.ndarray], np.ndarray]
 #: Fields of queries that hold positions, in grid steps; ``center`` is in half-widths.
 POSITIONS = ("centers", "candidates", "origins", "center")
 LARGEST_LEVEL = 19  # of a quadtree: level l has cells of 2**(19 - l) grid steps
@@ -26,15 +27,15 @@ N_CORNERS = 8  # of the domain, which are farthest from centers
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """Cells that a query divides the domain into.
+class Partition:
+    """A partition of the domain into cells, as a query makes it.
 
     Attributes
     ----------
-    kind : str
-        "nearest", "radius", "sides", "ball", "grid", "bins", "table", "buckets",
-        "tree", "users" or "whole".
-    find : callable
+    rule : str
+        What the cells are divided by: "nearest" (center), "radius", "sides", "ball",
+        "grid", "bins", "table", "buckets", "tree", "users", or "whole" for one cell.
+    encode : callable
         From points (m, d) to the codes of their cells.
     positions : ndarray of shape (p, d), int64
         Public ones in the domain, such as centers; none if there are none.
@@ -42,42 +43,42 @@ class Cells:
         Bounds in the units of the data, which the grid steps represent.
     """
 
-    kind: str
-    find: Find
+    rule: str
+    encode: Encoder
     positions: np.ndarray
     domain: np.ndarray
 
     def codes(self, points: np.ndarray) -> np.ndarray:
-        """Find the cells of points: a row of codes for each."""
-        return self.find(points).reshape(len(points), -1)
+        """Encode the cells of points: a row of codes for each."""
+        return self.encode(points).reshape(len(points), -1)
 
     @classmethod
-    def whole(cls, domain: np.ndarray) -> "Cells":
+    def whole(cls, domain: np.ndarray) -> "Partition":
         """Take the domain as one cell."""
         nowhere = np.empty((0, domain.shape[1]), np.int64)
         return cls("whole", lambda points: np.zeros(len(points)), nowhere, domain)
 
 
-def list_cells(
+def list_partitions(
     source: Any,
     query: Any,
     domain: np.ndarray,
-) -> list[Cells]:
-    """List the divisions of the domain that a query decides by.
+) -> list[Partition]:
+    """List the partitions of the domain that a query makes.
 
     Parameters
     ----------
     source : BaseCurator or View
-        That the query is asked on. Only public values are read.
+        What answers the query. Only its public values are read.
     query : pkm.privacy.query.Query
     domain : ndarray of shape (2, d)
         Of the curator.
     """
     positions = _list_positions(query, domain.shape[1])
-    divisions = _divide(source, query, positions)
+    rules = _list_rules(source, query, positions)
     # Centers may lie outside of the domain, where no record is.
     inside = np.clip(positions, -SCALE, SCALE)
-    return [Cells(kind, find, inside, domain) for kind, find in divisions]
+    return [Partition(rule, encode, inside, domain) for rule, encode in rules]
 
 
 def _list_positions(query: Any, n_features: int) -> np.ndarray:
@@ -94,12 +95,12 @@ def _list_positions(query: Any, n_features: int) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _divide(
+def _list_rules(
     source: Any,
     query: Any,
     positions: np.ndarray,
-) -> Iterator[tuple[str, Find]]:
-    """Yield the kinds of a query's cells, and how to find the cell of a point."""
+) -> Iterator[tuple[str, Encoder]]:
+    """Yield the rules by which a query partitions the domain, each with its encoder."""
     n_features = positions.shape[1]
     origin = np.zeros((1, n_features), np.int64)
     places = positions if len(positions) else origin
@@ -110,7 +111,8 @@ def _divide(
         limits = np.broadcast_to(np.ravel(query.radius), len(places))[:, None]
         yield "radius", partial(find_shells, places, limits * SCALE)
     if hasattr(query, "radii") and query.label == "side_counts":
-        yield "sides", partial(_find_sides, places[0], np.sort(query.radii) * SCALE)
+        radii = np.sort(query.radii) * SCALE
+        yield "sides", partial(_find_sides, places[0], radii)
     elif hasattr(query, "radii"):
         limits = np.broadcast_to(query.radii, (len(places), len(query.radii)))
         yield "radius", partial(find_shells, places, limits * SCALE, is_box=is_box)
@@ -134,7 +136,7 @@ def _divide(
 
 
 def find_nearest(centers: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Number of the nearest center; ties go to the lower one."""
+    """Find the number of the nearest center; ties go to the lower one."""
     differences = points[:, None] - centers[None]
     return (differences * differences).sum(axis=2).argmin(axis=1)
 
@@ -146,7 +148,7 @@ def find_shells(
     *,
     is_box: bool = False,
 ) -> np.ndarray:
-    """Number of limits that the distance to the nearest center exceeds."""
+    """Count the limits that the distance to the nearest center exceeds."""
     nearest = find_nearest(centers, points)
     differences = (points - centers[nearest]).astype(float)
     order = np.inf if is_box else 2
@@ -159,7 +161,7 @@ def _find_sides(
     radii: np.ndarray,
     points: np.ndarray,
 ) -> np.ndarray:
-    """Signed number of radii that a column's distance exceeds, for each column."""
+    """Count the radii that each column's distance exceeds; the side is the sign."""
     differences = points - center
     shells = np.searchsorted(radii, np.abs(differences)) + 1
     return np.where(differences < 0, -shells, shells)
@@ -191,12 +193,13 @@ def _find_leaves(
     splits: Sequence[tuple[int, int, int]],
     points: np.ndarray,
 ) -> np.ndarray:
-    """Cell of a tree that is not split, and the bins that it may be split between."""
+    """Find the cell of a tree that is not split."""
     codes = _apply(code, points).astype(np.int64)
     leaves = np.zeros(len(points), np.int64)
     for number, (cell, feature, boundary) in enumerate(splits):
         members = np.flatnonzero(leaves == cell)
-        leaves[members] = 2 * number + 1 + (codes[members, feature] >= boundary)
+        is_upper = codes[members, feature] >= boundary
+        leaves[members] = 2 * number + 1 + is_upper
     return leaves
 
 
@@ -217,31 +220,32 @@ def convert(
     return steps.astype(np.int64)
 
 
-# Aims: from the other records (m, d), cells, and a generator to a place (d,). All are
-# in grid steps of the domain of the cells.
+# Placements: functions of the other records (m, d), a partition and a generator, which
+# return a place (d,). All are in grid steps of the domain of the partition.
 
 
 def draw_border(
     rows: np.ndarray,
-    cells: Cells,
+    partition: Partition,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """On either side of a border between two records, positions or other points.
+    """Draw a place on either side of a border, by bisection.
 
-    Bisection: where the two are centers, its first point is halfway between them.
+    The border lies between two records, positions or other points. Where the two are
+    centers, the first point of the bisection is halfway between them.
     """
-    positions = cells.positions
+    positions = partition.positions
     elsewhere = _draw_probes(rows.shape[1], rng)
     ends = np.concatenate([positions, rows, elsewhere])
     inside = _draw_end(ends, positions, rng)
-    is_other = _differ(cells, ends, inside)
+    is_other = _differ(partition, ends, inside)
     if not is_other.any():
         return inside
     other_positions = positions[is_other[: len(positions)]]
     outside = _draw_end(ends[is_other], other_positions, rng)
     while np.abs(outside - inside).max() > 1:
         middle = (inside + outside) // 2
-        if _differ(cells, middle[None], inside)[0]:
+        if _differ(partition, middle[None], inside)[0]:
             outside = middle
         else:
             inside = middle
@@ -259,71 +263,71 @@ def _draw_end(
 
 
 def _differ(
-    cells: Cells,
+    partition: Partition,
     points: np.ndarray,
     point: np.ndarray,
 ) -> np.ndarray:
     """Tell which points are in another cell than one point."""
-    codes = cells.codes(points)
-    return (codes != cells.codes(point[None])).any(axis=1)
+    codes = partition.codes(points)
+    return (codes != partition.codes(point[None])).any(axis=1)
 
 
 def _draw_by_size(
     rows: np.ndarray,
-    cells: Cells,
+    partition: Partition,
     rng: np.random.Generator,
     choose: Callable[[np.ndarray], np.intp],
 ) -> np.ndarray:
     """Draw a point of the cell that is chosen by the cells' numbers of records."""
     elsewhere = _draw_probes(rows.shape[1], rng)
-    probes = rng.permutation(np.concatenate([cells.positions, rows, elsewhere]))
-    codes = cells.codes(np.concatenate([probes, rows]))
+    probes = rng.permutation(np.concatenate([partition.positions, rows, elsewhere]))
+    codes = partition.codes(np.concatenate([probes, rows]))
     _, numbers = np.unique(codes, axis=0, return_inverse=True)
     numbers = numbers.ravel()
     sizes = np.bincount(numbers[len(probes) :], minlength=len(numbers))
     return probes[choose(sizes[numbers[: len(probes)]])]
 
 
-#: In the cell with most records; in one without a record, or with fewest.
+#: Draw a place in the cell with most records; in one without a record, or with fewest.
 draw_in_fullest = partial(_draw_by_size, choose=np.argmax)
 draw_in_emptiest = partial(_draw_by_size, choose=np.argmin)
 
 
 def draw_at_position(
     rows: np.ndarray,
-    cells: Cells,
+    partition: Partition,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """At a position, such as a center, or a step from it."""
-    places = cells.positions if len(cells.positions) else rows
+    """Draw a position, such as a center, or a place a step from it."""
+    places = partition.positions if len(partition.positions) else rows
     place = places[rng.integers(len(places))]
     return place + rng.integers(-1, 2, len(place))
 
 
 def draw_at_quantile(
     rows: np.ndarray,
-    cells: Cells,
+    partition: Partition,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """At a quantile of the records, the same in each column."""
+    """Return a quantile of the records, the same in each column."""
     return np.quantile(rows, rng.random(), axis=0).astype(np.int64)
 
 
 def draw_at_record(
     rows: np.ndarray,
-    cells: Cells,
+    partition: Partition,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """At another record."""
+    """Return the place of another record."""
     return rows[rng.integers(len(rows))]
 
 
 def draw_anywhere(
     rows: np.ndarray,
-    cells: Cells,
+    partition: Partition,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Anywhere in the domain."""
+    """Draw a place anywhere in the domain."""
     return _draw_probes(rows.shape[1], rng)[0]
 
 
@@ -334,8 +338,8 @@ def _draw_probes(n_features: int, rng: np.random.Generator) -> np.ndarray:
     return np.concatenate([uniform, corners])
 
 
-#: Each with the share of the moves that it gets.
-AIMS = {
+#: Each placement with the share of the moves that it gets.
+PLACEMENTS = {
     draw_border: 0.4,
     draw_in_fullest: 0.1,
     draw_in_emptiest: 0.1,
@@ -348,10 +352,10 @@ AIMS = {
 
 def draw_place(
     rows: np.ndarray,
-    cells: Cells,
+    partition: Partition,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Draw an aim, and a place for a record among others."""
-    aims = list(AIMS)
-    aim = aims[rng.choice(len(aims), p=list(AIMS.values()))]
-    return np.clip(aim(rows, cells, rng), -SCALE, SCALE)
+    """Draw a placement, and by it a place for a record among others."""
+    placements = list(PLACEMENTS)
+    placement = placements[rng.choice(len(placements), p=list(PLACEMENTS.values()))]
+    return np.clip(placement(rows, partition, rng), -SCALE, SCALE)

@@ -1,4 +1,4 @@
-"""From stored rows to the tidy table of a figure, its caption and its printed table.
+"""Data of a figure: stored rows as a tidy table, the caption and the printed table.
 
 The table has one row per value: `panel`, `hue` (curve or color), `style`, `row` and
 `group` (of heat maps and forests), `x`, `value` with its interval `low` to `high`,
@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.claims.claim import adapt_study, read_claims
-from pkm.analysis.claims.comparisons import divide_pairs, find_pairs
+from pkm.analysis.claims.comparisons import divide_sides, find_comparisons
 from pkm.analysis.claims.expressions import with_columns
-from pkm.analysis.claims.findings import NO_GAPS, Context, MissingRows
-from pkm.analysis.claims.reported import list_cells, with_means
+from pkm.analysis.claims.findings import NONE_MISSING, Context, MissingRows
+from pkm.analysis.claims.reported import list_reported_cells, with_means
 from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import (
@@ -100,7 +100,7 @@ class FigureData:
     printed: pd.DataFrame | None = None
 
     @property
-    def source(self) -> pd.DataFrame:
+    def source_cells(self) -> pd.DataFrame:
         """The cells behind the table."""
         return self.table if self.cells is None else self.cells
 
@@ -117,14 +117,18 @@ def make_figure_data(
     spec: FigureSpec,
 ) -> FigureData:
     """Return what a figure shows of a study."""
-    study, _ = adapt_study(study, NO_GAPS, spec.paper)
+    study, _ = adapt_study(study, NONE_MISSING, spec.paper)
     make = spec.function(spec.frame) if spec.frame else select
     data = make(study, spec)
     if spec.reported:
         # The means that the paper reports of the first metric, by data set and method.
         entries = read_claims(spec.paper)["reported"]
         refuse_unknown(spec.reported, entries, f"{spec}: reported")
-        cells = [cell for name in spec.reported for cell in list_cells(entries[name])]
+        cells = [
+            cell
+            for name in spec.reported
+            for cell in list_reported_cells(entries[name])
+        ]
         data = replace(data, table=with_means(data.table, cells, spec.metric[0]))
     if spec.transform and len(data.table):
         transform = spec.function(spec.transform)
@@ -144,14 +148,14 @@ def select(
     spec: FigureSpec,
 ) -> FigureData:
     """Select the rows of all panels: one selection cut by `panel`, or one a panel."""
-    parts = []
+    selected = []
     for name in () if spec.panel else spec.panels:
-        part = _select_rows(study, spec.part(name))
-        parts.append(replace(part, table=part.table.assign(panel=name)))
-    parts = parts or [_select_rows(study, spec)]
-    table = _concat([part.table for part in parts])
-    data = FigureData(table, _concat([part.source for part in parts]))
-    missing = [text for part in parts for text in part.missing or ()]
+        data = _select_rows(study, spec.for_panel(name))
+        selected.append(replace(data, table=data.table.assign(panel=name)))
+    selected = selected or [_select_rows(study, spec)]
+    table = _concat([data.table for data in selected])
+    missing = [text for data in selected for text in data.missing or ()]
+    data = FigureData(table, _concat([data.source_cells for data in selected]))
     return replace(data, missing=(*find_missing(data, spec), *dict.fromkeys(missing)))
 
 
@@ -180,35 +184,35 @@ def compare(
         **spec.compare,
     }
     try:
-        pairs = find_pairs(study, check, Context())
+        comparisons = find_comparisons(study, check, Context())
     except MissingRows:
         cells = study.cells.iloc[:0]
         empty = cells.assign(value=[], low=[], high=[])
         return FigureData(assign_channels(empty, spec), cells)
-    bootstrap = divide_pairs(pairs, check)
+    bootstrap = divide_sides(comparisons, check)
     low, high = percentile_interval(bootstrap.values)
 
     # Columns that differ within the left side of a comparison say nothing of it.
-    cells = pairs.matrix.cells
-    left = pairs.rows["left"]
+    cells = comparisons.matrix.cells
+    left = comparisons.rows["left"]
     described = cells.iloc[left].filter(CELL_COLUMNS)
-    sides = described.groupby(pairs.rows["comparison"].to_numpy())
+    sides = described.groupby(comparisons.rows["comparison"].to_numpy())
     varying = described.columns[sides.nunique().max() > 1]
 
     matrix = study.matrix(spec.sweep, spec.metric[0])
-    table = pairs.first_cells.drop(columns=varying).assign(
+    table = comparisons.first_cells.drop(columns=varying).assign(
         value=bootstrap.values[0],
         low=low,
         high=high,
         half_width=(high - low) / 2,
-        seeds=pairs.shared_seeds,
+        seeds=comparisons.shared_seeds,
         datasets=sides.size(),
         grid=values_text(matrix.cells["epsilon"]),
     )
     table = table[matches(table, _selector(table, spec))]
-    used = sorted({*left, *pairs.rows["right"]})
-    is_missing = pairs.missing and "left" in spec.compare
-    missing = (pairs.missing,) if is_missing else ()
+    used = sorted({*left, *comparisons.rows["right"]})
+    is_missing = comparisons.missing and "left" in spec.compare
+    missing = (comparisons.missing,) if is_missing else ()
     return FigureData(assign_channels(table, spec), cells.iloc[used], missing)
 
 
@@ -421,14 +425,14 @@ def make_labels(
     hues: Mapping[Any, str],
 ) -> Callable[[str, Any], str]:
     """Return a function that names the value of a column; `hues` are in the legend."""
-    styles = MethodStyles(data.source)
+    styles = MethodStyles(data.source_cells)
 
     def label(
         column: str,
         value: Any,
     ) -> str:
         if column == "panel":
-            return spec.part(value).title
+            return spec.for_panel(value).title
         if column == "hue":
             own = (spec.styles.get(value) or {}).get("label")
             if hues or own or spec.curves:
@@ -468,7 +472,7 @@ def _look_up(
 ) -> str:
     """Return what a field of a sentence stands for."""
     drawn = data.drawn
-    cells = data.source
+    cells = data.source_cells
     if name in data.fields:
         return data.fields[name]
     if name == "sets":

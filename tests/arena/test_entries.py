@@ -1,0 +1,52 @@
+"""The entries that are in the repository: files, rows and charges, and what is made of them."""
+
+from pathlib import Path
+
+import pytest
+
+from pkm.arena import checks, leaderboard
+from pkm.arena.advice import ADVICE, fit_advice, read_advice
+from pkm.arena.entry import COLUMNS, read_entry, read_rows
+from pkm.arena.suite import make_stage_plan
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = sorted((ROOT / "entries").iterdir())
+
+
+def find_cells(entry):
+    """The cells of the reference, by sweep and data set."""
+    plan = make_stage_plan(entry.suite, entry.stage)
+    return {(sweep, cell.dataset_name): cell for sweep, cell in plan.sweep_cells}
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_an_entry_is_whole(folder):
+    entry = read_entry(folder)
+    rows = read_rows(folder, COLUMNS)
+    expected = checks.list_suite_cells(entry, rows)
+    stored = checks.list_stored_cells(rows)
+    assert checks.check_files(entry, folder) == []
+    assert checks.check_cells(entry, expected, stored) == []
+    assert checks.check_settings(entry, rows, find_cells(entry)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_costs_and_epsilon_follow_from_what_was_released(folder):
+    entry = read_entry(folder)
+    rows = read_rows(folder, COLUMNS)
+    own = rows[rows["method"] == entry.name]
+    assert checks.check_costs(own, find_cells(entry), None) == []
+    assert checks.check_charges(own) == []
+
+
+def test_the_page_and_the_advice_are_those_of_the_entries(tmp_path):
+    words = [*map(str, FOLDERS), f"out={tmp_path}", f"advice={tmp_path / ADVICE.name}"]
+    assert leaderboard.main(words) == 0
+    for name in (leaderboard.PAGE, leaderboard.TABLE):
+        made = (tmp_path / name).read_text(encoding="utf-8")
+        assert made == (ROOT / "docs" / name).read_text(encoding="utf-8"), (
+            f"docs/{name} is old: run the command that it names"
+        )
+    _, scores = leaderboard.read_scores(FOLDERS)
+    assert {"suite": read_advice()["suite"], **fit_advice(scores)} == read_advice()
