@@ -66,7 +66,7 @@ class Tally:
             for release in result.realized
             if release.ratio > 1 + TOLERANCE and not release.flaw
         ]
-        self.replays.append(replace(result, cells=(), draws=()))
+        self.replays.append(replace(result, partitions=(), draws=()))
         self.seconds += time.process_time() - start
 
     def summarize(self) -> dict[str, Any]:
