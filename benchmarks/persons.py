@@ -84,7 +84,7 @@ def measure_memory_of_persons(path: Path, title: str) -> Measurement:
     rows = row_blocks(path, "user")
     assert rows is not None, "it is a file"
     persons = count_persons(rows.ids())
-    n_bytes = persons.hashes.nbytes + persons.words.nbytes
+    n_bytes = persons.hashes.nbytes + persons.packed.nbytes
     return Measurement(
         f"{title}: memory",
         n_bytes / persons.n_persons,

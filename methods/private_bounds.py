@@ -104,7 +104,7 @@ def plan_bounds(
     --------
     >>> plan = plan_bounds([0, 3], 5_000, 1.0, 1e-6)
     >>> round(plan.threshold), plan.releases[0].label
-    (129, 'side_counts')
+    (127, 'side_counts')
     """
     pure = delta == 0
     whole = epsilon if pure else gaussian_mu(epsilon, delta)

@@ -91,15 +91,17 @@ def side_counts(
     Returns
     -------
     ndarray of shape (d, 2, m), int64
-        The lower side first. A point lies in one cell of every column. An absent entry
-        lies in none.
+        The lower side first. A point lies in one cell of every column. A missing
+        entry lies in none.
     """
-    no_holes = np.empty((0, 0), np.bool_)
+    is_missing = points.is_missing
+    if is_missing is None:
+        is_missing = np.empty((0, 0), np.bool_)
     return _count_sides(
         points.rows,
         read_remainders(points),
         read_weights(points),
-        no_holes if points.holes is None else points.holes,
+        is_missing,
         center,
         radii,
     )
@@ -161,7 +163,7 @@ def _count_sides(
     rows: np.ndarray,
     remainders: np.ndarray,
     weights: np.ndarray,
-    holes: np.ndarray,
+    is_missing: np.ndarray,
     center: np.ndarray,
     radii: np.ndarray,
 ) -> np.ndarray:
@@ -169,7 +171,7 @@ def _count_sides(
     counts = np.zeros((rows.shape[1], 2, len(radii)), np.int64)
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
-            if len(holes) and holes[i, h]:
+            if len(is_missing) and is_missing[i, h]:
                 continue
             difference = coordinate(rows, remainders, i, h) - center[h]
             shell = _find_shell(abs(difference), radii)

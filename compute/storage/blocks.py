@@ -114,12 +114,14 @@ def map_reduce_all(
 def _apply_all(
     points: Points, functions: Sequence[Callable[[Points], Arrays]]
 ) -> Arrays:
-    return tuple(chain.from_iterable(function(points) for function in functions))
+    results = (function(points) for function in functions)
+    return tuple(chain.from_iterable(results))
 
 
 def _combine_each(totals: Arrays, more: Arrays, combine: Combine, n: int) -> Arrays:
     pairs = zip(_divide(totals, n), _divide(more, n), strict=True)
-    return tuple(chain.from_iterable(combine(*pair) for pair in pairs))
+    sums = (combine(*pair) for pair in pairs)
+    return tuple(chain.from_iterable(sums))
 
 
 def _divide(arrays: Arrays, n: int) -> list[Arrays]:

@@ -121,7 +121,7 @@ class SideCounts(_AboutCenter, CountQuery):
     Notes
     -----
     Its part is ``counts`` (R, c, 2, m), int64, in units of 2**-16 records, for c
-    columns, the lower side first. An absent entry is not counted. It serves one
+    columns, the lower side first. A missing entry is not counted. It serves one
     replicate.
     """
 
@@ -149,7 +149,7 @@ class SideCounts(_AboutCenter, CountQuery):
 
     def count(self, source: Any) -> np.ndarray:
         """Count over all shards."""
-        # Absent entries are not filled in: they would be at the center.
+        # Missing entries are not filled in: they would be at the center.
         counts = total_array(
             source._shards,
             side_counts,

@@ -261,7 +261,8 @@ def test_keys_that_no_picture_shows_do_not_age_it():
 
 
 #: Screenshots of other programs, which no declaration draws.
-SCREENSHOTS = {"mlflow"}
+# Of the dashboard, and made from entries, as a test of the arena compares.
+SCREENSHOTS = {"mlflow", "leaderboard-approximate"}
 PICTURES = sorted((Path(__file__).parents[2] / "docs" / "figures").glob("*.png"))
 
 

@@ -10,33 +10,16 @@ import pytest
 
 from pkm.arena.entry import read_entry, read_rows
 from pkm.arena.leaderboard import read_scores
-from pkm.catalogue import add_config_dirs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SUITE = """
-name: tiny
-reference: kmeans
-stages: {lite: [lite, times], full: [lite, times]}
-delta: 1.0e-6
-preprocessing: public
-noise: seeded
-keep_centers: true
-metrics: [nicv, n_centers]
-sweeps:
-  times: {datasets: [iris], epsilon: [1.0], seeds: 1, timing: true, time_limit: 60}
-  lite: {datasets: [iris], epsilon: [1.0, 4.0], seeds: 2, time_limit: 60}
-"""
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture
 def copied(tmp_path):
-    """Copy the examples out of the repository, beside a suite of one small set."""
+    """Copy the examples out of the repository."""
     shutil.copytree(EXAMPLES, tmp_path / "examples")
-    suite = tmp_path / "conf" / "suite"
-    suite.mkdir(parents=True)
-    (suite / "tiny.yaml").write_text(SUITE)
     return tmp_path
 
 
@@ -57,13 +40,12 @@ def run(folder, *words, installed=None, status=0):
 
 def enter(folder, name, *options, installed=None):
     """Enter a method in the tiny suite, and verify its entry."""
-    options = ("--config-dir", "conf", *options)
-    words = ("pkm", "submit", *options, name, "suite=tiny", "by=Ada")
+    words = ("pkm", "submit", *options, name, "suite=tiny", "stage=full", "by=Ada")
     run(folder, *words, installed=installed)
     # A verifier has the folder alone.
     shutil.rmtree(folder / "examples")
-    entry = folder / "entries" / f"tiny-lite-{name}"
-    verified = run(folder, "pkm", "arena", "verify", "--config-dir", "conf", entry)
+    entry = folder / "entries" / f"tiny-full-{name}"
+    verified = run(folder, "pkm", "arena", "verify", entry)
     assert ": verified; " in verified
     return entry
 
@@ -95,8 +77,7 @@ def test_a_program_is_entered_with_its_own_claim(copied):
     assert "| the program says | notion pure, adjacency add_remove, unit row, " in page
     rows = read_rows(folder)
     assert set(rows["notion"]) == {"none"}
-    with add_config_dirs([str(copied / "conf")]):
-        (line,) = read_scores([folder])[0].to_dict("records")
+    (line,) = read_scores([folder])[0].to_dict("records")
     assert terms.items() <= line.items()
     assert line["audit"] == "no audit"
     # A start of an interpreter alone takes more time than k-means.
@@ -105,7 +86,6 @@ def test_a_program_is_entered_with_its_own_claim(copied):
     # Another program is another method.
     program = folder / "source" / "program" / "centers.py"
     program.write_text(program.read_text() + "# changed\n")
-    words = ("pkm", "arena", "verify", "--config-dir", "conf", folder)
-    refuted = run(copied, *words, status=1)
+    refuted = run(copied, "pkm", "arena", "verify", folder, status=1)
     assert "centers.py: the file is not the one" in refuted
     assert "digest=" in refuted

@@ -167,7 +167,13 @@ def whole_costs(squares, weights):
     ("owner", "name", "fault", "method"),
     [
         (StabilityHistogram, "find_threshold", one_threshold, KaplanStemmer(2, bounds=(-1, 1))),
-        (clipped_points, "farthest", select_rows, KaplanStemmer(2, bounds=(-1, 1))),
+        pytest.param(
+            clipped_points,
+            "farthest",
+            select_rows,
+            KaplanStemmer(2, bounds=(-1, 1)),
+            marks=pytest.mark.slow,
+        ),
         (clipped_queries, "_moments", whole_moments, FedDPKMeans(2, dimensions=1, bounds=(-1, 1))),
         (nearest, "weigh_sq_dists", whole_costs, Balcan(2, bounds=(-1, 1))),
     ],
@@ -175,8 +181,8 @@ def whole_costs(squares, weights):
 )
 def test_faults_in_a_ball_are_found(owner, name, fault, method, monkeypatch):
     monkeypatch.setattr(owner, name, fault)
-    _, findings = report.replay_pairs(method, 2 * N_PAIRS, 0)
-    assert findings
+    # One seed in three finds the rows, each of them the others.
+    assert any(report.replay_pairs(method, 4 * N_PAIRS, seed)[1] for seed in range(30))
 
 
 IN_A_BALL = [KaplanStemmer, Balcan, PEMeans, FedDPKMeans]

@@ -36,7 +36,11 @@ def test_bundled_set_equals_the_published_files(name, data_dir):
         assert (ours is None) == (theirs is None)
         if ours is not None:
             assert ours.dtype == theirs.dtype
-            assert ours.tobytes() == theirs.tobytes()
+            if name == "spambase" and ours.dtype == np.float64:
+                # It has logarithms, which processors round differently.
+                np.testing.assert_array_max_ulp(ours, theirs, 1)
+            else:
+                assert ours.tobytes() == theirs.tobytes()
 
 
 def test_iris_is_the_input_of_the_fastlloyd_paper(data_dir):

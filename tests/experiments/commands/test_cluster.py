@@ -321,9 +321,10 @@ def test_a_page_with_an_exact_count_is_found(replay, table, monkeypatch):
     write_rows = cluster.write_rows
     counts = []
 
-    def count_rows(source, schema, groups, target):
-        write_rows(source, schema, groups, target)
+    def count_rows(source, schema, groups, target, *options):
+        n_rows = write_rows(source, schema, groups, target, *options)
         counts.append(len(pd.read_parquet(target).dropna()))
+        return n_rows
 
     def tell(model, schema, smallest):
         return f"{build_page(model, schema, smallest)}{counts[-1]} rows are complete."

@@ -52,7 +52,7 @@ def test_without_the_environment_sweeps_say_what_to_do(tmp_path, monkeypatch):
     entry = {"name": "diffprivlib", "_target_": "pkm.methods.DiffprivlibKMeans"}
     method = find_method(entry)
     assert method.private
-    assert "make diffprivlib" in method.missing
+    assert "make diffprivlib" in method.unavailable
     with pytest.raises(RuntimeError, match="make diffprivlib"):
         DiffprivlibKMeans(3).fit_batch(POINTS, [0])
 
