@@ -54,6 +54,8 @@ def compare_cells(
     findings : list of str
         What no other seeds explain.
     """
+    columns = list({*CELL_KEYS, *CLAIMS, *RESULTS, "nicv"})
+    stored, fresh = stored[columns], fresh[columns]
     n_equal = 0
     findings = []
     samples: list[Sample] = []
