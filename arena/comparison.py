@@ -1,5 +1,6 @@
 """Stored rows and those of a second run: the same bits, or samples of one law."""
 
+import math
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -53,6 +54,8 @@ def compare_cells(
     findings : list of str
         What no other seeds explain.
     """
+    columns = list({*CELL_KEYS, *CLAIMS, *RESULTS, "nicv"})
+    stored, fresh = stored[columns], fresh[columns]
     n_equal = 0
     findings = []
     samples: list[Sample] = []
@@ -192,7 +195,8 @@ def compare_times(
     """Compare the CPU times, as ratios to the reference in the same run."""
     stored = cpu_ratio(rows, reference)
     again = cpu_ratio(fresh, reference)
-    if again <= CPU_FACTOR * stored:
+    both_failed = math.isnan(stored) and math.isnan(again)
+    if both_failed or again <= CPU_FACTOR * stored:
         return []
     return [
         f"CPU time: a fit takes {stored:.3g} times that of the reference, in a second "

@@ -18,6 +18,7 @@ import pandas as pd
 
 from pkm.analysis.tables.ranking import LEVEL, rank
 from pkm.arena.advice import fit_advice
+from pkm.arena.checks import check_files
 from pkm.arena.croissant import describe_table
 from pkm.arena.entry import ENTRY, VERIFICATION, read_entry, read_rows
 from pkm.arena.rank_figure import draw_ranks
@@ -136,7 +137,8 @@ def read_status(folder: Path) -> str:
     if not path.is_file():
         return "self-reported"
     record = json.loads(path.read_text(encoding="utf-8"))
-    if record["entry"] != sha256((folder / ENTRY).read_bytes()):
+    is_same_entry = record["entry"] == sha256((folder / ENTRY).read_bytes())
+    if not is_same_entry or check_files(read_entry(folder), folder):
         return "self-reported"
     by = f" by {record['verifier']}" if record["verifier"] else ""
     return f"{record['status']}{by}, {record['created'][:10]}"

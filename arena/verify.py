@@ -10,10 +10,11 @@ with equal releases: then a private method must do the same. The other keys are 
 and data=FOLDER.
 
 The result is written to the folder. *verified*: the second run is equal bit for bit.
-*re-run*: it differs, and other seeds explain it; an honest method is refuted there with
-a probability of 1e-6 at most. *refuted*: something is not as the entry says. A lie
-about few cells is found if one of them is drawn; bits must be equal only where the
-method repeats, and code, versions and processor are the entry's.
+*re-run*: it differs, and other seeds explain it, by a test that refutes an honest
+method with a probability of 1e-6 at most. *refuted*: something is not as the entry
+says. Bits must be equal if the method repeats (check_determinism), and code, versions
+and processor are those of the entry. A lie about few cells is found if one of them is
+drawn. Code that deceives what runs it is found by readers of its source alone.
 
 The exit code is 1 for a refuted entry. Its code is run on this machine, as ``pkm
 submit`` does.

@@ -78,3 +78,9 @@ def timed(own, reference):
 def test_times_are_compared_as_ratios(own, reference, is_found):
     found = compare_times(timed(own, reference), timed(1.0, 1.0), "kmeans")
     assert bool(found) == is_found
+
+
+def test_times_that_nobody_has_are_no_lie():
+    failed = timed(np.nan, 1.0)
+    assert compare_times(failed, failed, "kmeans") == []
+    assert compare_times(timed(1.0, 1.0), failed, "kmeans") != []

@@ -169,6 +169,16 @@ def test_a_verification_is_of_the_entry_as_it_is(folders):
     assert leaderboard.read_status(folder) == "self-reported"
 
 
+def test_a_verification_is_of_the_files_as_they_are(folders):
+    folder = folders[1]
+    entry = sha256((folder / ENTRY).read_bytes())
+    record = {"entry": entry, "status": "verified", "verifier": "", "created": "2026-11-28"}
+    write_json(folder / VERIFICATION, record)
+    assert leaderboard.read_status(folder) == "verified, 2026-11-28"
+    (folder / "more").write_text("more")
+    assert leaderboard.read_status(folder) == "self-reported"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [({}, "different names"), ({"stage": "lite"}, "the same in all entries")],

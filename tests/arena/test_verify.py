@@ -23,12 +23,6 @@ def test_an_honest_entry_is_verified(make_copy):
     assert stored["entry"] == sha256((folder / ENTRY).read_bytes())
 
 
-def test_a_verified_entry_is_verified_again(make_copy):
-    folder = make_copy("sulloyd")
-    first, second = (verify(folder, share=1.0, jobs=1) for _ in range(2))
-    assert first.status == second.status == "verified"
-
-
 def test_an_unseeded_method_is_run_again(make_copy):
     found = verify(make_copy("lying_methods:Unseeded"), share=1.0, jobs=1)
     assert (found.status, found.findings) == ("re-run", [])

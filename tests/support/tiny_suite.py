@@ -14,8 +14,8 @@ SUITE = {
     "stages": {"lite": ["lite", "wide", "times"], "full": ["full", "times"]},
     "sweeps": {
         "times": {"datasets": ["iris"], "epsilon": [1.0], "seeds": 2, "timing": True},
-        "wide": {"datasets": ["iris"], "epsilon": [4.0], "seeds": 5, "bounds_factor": 10},
-        "lite": {"datasets": ["iris", "lsun", "wine"], "epsilon": [0.5, 4.0], "seeds": 5},
+        "wide": {"datasets": ["iris"], "epsilon": [4.0], "seeds": 3, "bounds_factor": 10},
+        "lite": {"datasets": ["iris", "lsun", "wine"], "epsilon": [0.5, 4.0], "seeds": 3},
         "full": {"datasets": ["iris"], "epsilon": [0.5], "seeds": 2},
     },
 }
