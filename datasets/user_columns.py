@@ -52,7 +52,7 @@ class Column(NamedTuple):
         From places to numbers.
     write : callable
         From m arrays of numbers (k,) to cells (k,), or to several of them by suffixes.
-    spread : callable
+    expand : callable
         From numbers (n,) to what is encoded: these, or (n, m), one for each level of a
         category.
     suffixes : sequence of str
@@ -63,7 +63,7 @@ class Column(NamedTuple):
     encode: Callable[[np.ndarray], np.ndarray]
     decode: Callable[[np.ndarray], np.ndarray]
     write: Callable[..., Any] = np.positive
-    spread: Callable[[np.ndarray], np.ndarray] = np.positive
+    expand: Callable[[np.ndarray], np.ndarray] = np.positive
     suffixes: Sequence[str] = ("",)
     is_open: bool = False
 
@@ -194,14 +194,14 @@ def category(
     # One-hot rows differ in two places.
     column = number(0, 1, weight=weight / math.sqrt(2))
 
-    def spread(codes: np.ndarray) -> np.ndarray:
+    def expand(codes: np.ndarray) -> np.ndarray:
         codes = codes[:, None]
         return np.where(np.isnan(codes), codes, codes == np.arange(len(positions)))
 
     return column._replace(
         read=lambda cell: positions.get(_as_text(cell), other),
         write=lambda *shares: dict(zip(suffixes, shares, strict=True)),
-        spread=spread,
+        expand=expand,
         suffixes=suffixes,
     )
 
@@ -211,7 +211,7 @@ def cyclic(period: float, **options: Any) -> Column:
     if not is_positive(period):
         raise ValueError(f"period={period!r} must be a number above 0")
 
-    def spread(numbers: np.ndarray) -> np.ndarray:
+    def expand(numbers: np.ndarray) -> np.ndarray:
         angles = math.tau / period * numbers
         return np.column_stack([np.cos(angles), np.sin(angles)])
 
@@ -220,7 +220,7 @@ def cyclic(period: float, **options: Any) -> Column:
     return column._replace(
         read=partial(_read_time, decimal=decimal),
         write=lambda x, y: np.arctan2(y, x) / math.tau % 1 * period,
-        spread=spread,
+        expand=expand,
         suffixes=("_cos", "_sin"),
     )
 

@@ -240,7 +240,7 @@ class Schema(TransformerMixin, BaseEstimator):
             cells: Any = X[name]
             numbers = read_cells(column.read, cells)
             numbers = np.where(np.isinf(numbers), math.nan, numbers)
-            blocks.append(column.encode(column.spread(numbers)))
+            blocks.append(column.encode(column.expand(numbers)))
         return np.column_stack(blocks)
 
     def inverse_transform(self, X: ArrayLike) -> pd.DataFrame:

@@ -266,16 +266,16 @@ def release_report(
     # The grid of a zoom may be compressed. A report is on the linear one of a cube that
     # is twice as wide as what holds the domain that was found and all centers. Records
     # that are clipped to it are then farther from all centers than nearly all others.
-    origin = zoom.center
-    offsets = zoom.to_public(centers) - origin
+    midpoint = zoom.center
+    offsets = zoom.to_public(centers) - midpoint
     half_width = 2 * max(zoom.half_width, float(np.abs(offsets).max()))
     report = _summarize(
-        curator.rescale(origin, half_width, Symlog(1.0, 0.0, by_norm=False)),
+        curator.rescale(midpoint, half_width, Symlog(1.0, 0.0, by_norm=False)),
         plan,
         np.rint(offsets / half_width * SCALE).astype(np.int64),
         zoom.half_width / half_width,
     )
-    report = report.to_units(origin, np.full(len(origin), half_width))
+    report = report.to_units(midpoint, np.full(len(midpoint), half_width))
     return replace(
         report,
         cost=report.cost * half_width**2,
