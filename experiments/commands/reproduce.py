@@ -1,16 +1,13 @@
 """Reproduce a paper: run what is missing and write the report: ``pkm reproduce``."""
 
+import gc
 from collections.abc import Sequence
 from typing import cast
 
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from pkm.experiments.applications.application import (
-    call,
-    resume_garbage_collection,
-    run_task,
-)
+from pkm.experiments.applications.application import call, run_task
 from pkm.experiments.backends.server import start_server
 from pkm.experiments.config.errors import ConfigurationError, explain_unknown
 from pkm.experiments.config.groups import ALL_PAPERS, choices, read_choice
@@ -50,7 +47,7 @@ def run_job(config: DictConfig) -> None:
         raise ConfigurationError(explain_unknown("verb", config.verb, VERBS))
     console, _ = make_consoles()
     requests = make_requests(read_papers(config), config, console)
-    resume_garbage_collection()
+    gc.enable()
     if reproduce_papers(requests, config, console):
         raise CellsFailed("cells failed")
 

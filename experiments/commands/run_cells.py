@@ -1,5 +1,6 @@
 """Ad hoc runs: the cells of some configurations as one batch, and their results."""
 
+import gc
 import itertools
 import math
 from collections.abc import Sequence
@@ -13,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from pkm.datasets.loading import FILE
-from pkm.experiments.applications.application import resume_garbage_collection
 from pkm.experiments.applications.options import RUN_KINDS
 from pkm.experiments.backends.backends import check_backend, run_cells
 from pkm.experiments.commands.account import charge_account
@@ -90,7 +90,7 @@ def run(
             show(console, charge_account(account, plan.cells, stored, settings.data))
 
     costs = estimate_costs(to_run, store, backend)
-    resume_garbage_collection()
+    gc.enable()
     run_cells(
         to_run,
         store,
