@@ -251,8 +251,10 @@ def format_table(
 
 
 def format_number(value: float) -> str:
-    """Format a number for a table; a dash where there is none."""
-    return "–" if math.isnan(value) else f"{value:.3g}"
+    """Format a count or a ratio for a table; a dash where there is none."""
+    if math.isnan(value):
+        return "–"
+    return str(value) if isinstance(value, int) else f"{value:.2f}"
 
 
 def run(words: Sequence[str], options: Mapping[str, str]) -> None:

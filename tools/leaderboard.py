@@ -28,4 +28,6 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
     """Mark the tables of the leaderboard."""
     if page.file.src_path != PAGE:
         return html
-    return html.replace("<table>", '<table class="sortable filtered">')
+    # The theme has no style for tables that have a class.
+    html = html.replace("<table>", '<div class="sortable filtered"><table>')
+    return html.replace("</table>", "</table></div>")

@@ -1,6 +1,6 @@
 // Tables that are sorted by a click on a heading, and claims that are chosen by their verdict.
 
-for (const heading of document.querySelectorAll("table.sortable th")) {
+for (const heading of document.querySelectorAll(".sortable th")) {
   const button = document.createElement("button");
   button.append(...heading.childNodes);
   heading.append(button);
@@ -22,7 +22,7 @@ function sortBy(heading) {
 }
 
 // Lines are chosen by the words of those columns that have a few different ones.
-for (const table of document.querySelectorAll("table.filtered")) {
+for (const table of document.querySelectorAll(".filtered table")) {
   const choices = document.createElement("p");
   table.parentElement.insertBefore(choices, table);
   const rows = [...table.tBodies[0].rows];
