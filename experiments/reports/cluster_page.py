@@ -181,13 +181,17 @@ def draw_map(model: Any, groups: list[str]) -> Figure:
 def draw_profiles(model: Any, schema: Schema, groups: list[str]) -> Figure:
     """Draw the share of each group's records by the bins of a column.
 
-    Groups that cannot be told from none are left out, and so are columns that are
-    several on the schema's scale: their centers are shares.
+    Groups that cannot be told from none are left out, and so are flags, and columns
+    that are several on the schema's scale: their centers are shares.
     """
     profile = model.profile_
     words = schema.inverse_transform(profile.edges.T).map(write_value)
     places = list(schema.get_feature_names_out())
-    names = [name for name in schema.columns if name in places]
+    names = [
+        name
+        for name, rule in schema.columns.items()
+        if name in places and rule["kind"] != "flag"
+    ]
     sizes = np.maximum(model.cluster_sizes_, 1.0)
     visible = np.flatnonzero(profile.is_visible)
     colors = find_colors(groups)
