@@ -65,7 +65,8 @@ def make_page(entry: Entry, rows: pd.DataFrame | None) -> str:
         f"# {entry.name} on suite {entry.suite} ({entry.stage})",
         "",
         f"Submitted by {entry.submitter or 'an unknown person'} on {entry.created}.",
-        "Costs are mean NICV over the best of scikit-learn's k-means on the same set.",
+        "A cost is the mean over seeds of NICV, the squared distance of a record to",
+        "its center, divided by that of the best k-means without privacy: 1 is best.",
         "",
         "## Results",
         "",
@@ -76,11 +77,11 @@ def make_page(entry: Entry, rows: pd.DataFrame | None) -> str:
     else:
         reference = read_suite(entry.suite)["reference"]
         for factor, part in score_costs(rows, reference).groupby("bounds_factor"):
-            width = "as declared" if factor == 1 else f"{factor:g} times as wide"
-            lines += [f"Bounds {width}:", "", *format_costs(part), ""]
+            width = "" if factor == 1 else f", {factor:g} times as wide"
+            lines += [f"Bounds of the suite{width}:", "", *format_costs(part), ""]
         cpu = cpu_ratio(rows, reference)
         if not math.isnan(cpu):
-            lines += [f"A fit takes {cpu:.2g} times the CPU time of the reference."]
+            lines += [f"A fit takes {cpu:.2g} times the CPU time of {reference}."]
         lines += format_privacy(entry, own)
     lines += ["", "## Problems", ""]
     lines += [f"- {problem}" for problem in entry.problems] or ["None."]
@@ -89,7 +90,7 @@ def make_page(entry: Entry, rows: pd.DataFrame | None) -> str:
         "## Verify",
         "",
         "```",
-        "pkm arena verify FOLDER",
+        f"pkm arena verify entries/{entry.suite}-{entry.stage}-{entry.name}",
         "```",
         "",
     ]

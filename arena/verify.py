@@ -313,9 +313,10 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     for finding in verification.findings:
         print(f"  {finding}")
     n_cells = len(verification.cells)
+    n_findings = len(verification.findings)
     print(
-        f"{words[0]}: {verification.status}; {verification.equal} of {n_cells} cells "
-        "that were run again are equal bit for bit"
+        f"{words[0]}: {verification.status}, {n_findings} findings; "
+        f"{verification.equal} of {n_cells} cells are equal bit for bit, run again"
     )
     return int(verification.status == "refuted")
 

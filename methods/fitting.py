@@ -379,8 +379,10 @@ class BatchMethod(ClusteringMethod):
                 "on the others"
             )
         is_batch = self.batched and counted is None
-        plans = planned.bounds, planned.zoom, planned.report
-        is_batch = is_batch and plans == (None, None, None)
+        # A secret n makes no plan: it would be refused, or not, by the exact n.
+        if is_batch:
+            plans = planned.bounds, planned.zoom, planned.report
+            is_batch = plans == (None, None, None)
         for batch in [streams] if is_batch else streams.by_replicate():
             ledger = None
             if budget is not None:

@@ -20,7 +20,8 @@ class OwnMethod(PrivateKMeans):
 
     def cluster(self, curator):
         """Query the curator for noisy sums and counts, step by step."""
-        # A record changes one count by 1 and d sums by at most 1, in grid steps.
+        # A record changes one count by 1 and d sums by at most 1, in units of SCALE.
+        # Noise of scale s on sums and t on counts costs d / s + 1 / t.
         d = curator.n_features
         noise = Laplace((d + 1) * self.steps / self.epsilon * SCALE)
 

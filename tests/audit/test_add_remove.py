@@ -99,6 +99,18 @@ def test_as_many_records_as_clusters_are_no_other_case(method):
     assert 0 < n_refused < 32
 
 
+@pytest.mark.parametrize("parameters", [{"report": 0.3}, {"zoom": 0.3}])
+def test_plans_are_refused_by_the_released_n(parameters):
+    """With so few records there is no schedule: what is said names the number."""
+    method = hidden(KaplanStemmer, epsilon=2.0, repetitions=2, widths=(0.5,), **parameters)
+    n_refused = 0
+    for number, pair in enumerate(draw_pairs(Adjacency.ADD_REMOVE, 4, 0, n_points=(8, 8))):
+        result = replay(method, pair, number)
+        assert result.mismatch == ""
+        n_refused += "too little for one release" in str(result.refusal)
+    assert n_refused >= 1
+
+
 # Planted faults: one place takes the exact number.
 
 
