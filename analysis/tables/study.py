@@ -117,8 +117,6 @@ class Study:
                 f"rows lack the columns {absent}; they must come from the cell store "
                 "with a sweep column"
             )
-        # Texts of Arrow are slow to select, a cell at a time.
-        rows = rows.astype({name: object for name in rows.select_dtypes("str")})
         # A repeated seed would count double.
         identity = rows[["sweep", "cell", "seed"]]
         repeated = identity[identity.duplicated()]
