@@ -163,7 +163,7 @@ def verify(
         try:
             where = {"suite": entry.suite, "stage": entry.stage, "data_dir": data_dir}
             request = {"method": entry.method, **where}
-            seconds = 2 * limit * len(present)
+            seconds = 2 * limit * (1 + len(present))
             repeated = run_attempt(
                 "repeat", request | {"cells": present}, work, seconds
             )
@@ -315,7 +315,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     n_cells = len(verification.cells)
     n_findings = len(verification.findings)
     print(
-        f"{words[0]}: {verification.status}, {n_findings} findings; "
+        f"{words[0]}: {verification.status}; {n_findings} findings; "
         f"{verification.equal} of {n_cells} cells are equal bit for bit, run again"
     )
     return int(verification.status == "refuted")
