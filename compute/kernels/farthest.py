@@ -280,7 +280,8 @@ def _cached_sq_dists(points: Points, centers: np.ndarray) -> np.ndarray:
 
 
 def _concatenated(rows: Arrays, more: Arrays) -> Arrays:
-    return tuple(np.concatenate(pair) for pair in zip(rows, more, strict=True))
+    pairs = zip(rows, more, strict=True)
+    return tuple(np.concatenate(pair) for pair in pairs)
 
 
 def _is_before_last(

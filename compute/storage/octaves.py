@@ -26,7 +26,8 @@ def to_octaves(numbers: np.ndarray) -> np.ndarray:
     numbers = np.asarray(numbers, np.float64)
     with np.errstate(divide="ignore"):
         exponents = np.log2(np.abs(numbers))
-    lengths = np.clip((exponents + OCTAVES) / (2 * OCTAVES), 0.0, 1.0)
+    shares = (exponents + OCTAVES) / (2 * OCTAVES)
+    lengths = np.clip(shares, 0.0, 1.0)
     places = np.copysign(lengths, numbers)
     return np.where(np.isinf(numbers), numbers, places)
 
@@ -39,5 +40,6 @@ def from_octaves(places: np.ndarray) -> np.ndarray:
     >>> from_octaves(np.array([-0.5, 0.0, 1.0])).tolist() == [-1.0, 0.0, 2.0**64]
     True
     """
-    sizes = np.exp2((2 * np.abs(places) - 1) * OCTAVES)
+    exponents = (2 * np.abs(places) - 1) * OCTAVES
+    sizes = np.exp2(exponents)
     return np.sign(places) * sizes

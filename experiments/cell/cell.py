@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, cached_property
 from glob import has_magic
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pkm import datasets
 from pkm.experiments.cell.code_hash import code_hash
@@ -35,8 +35,15 @@ from pkm.schema import names
 STYLE = names("style")
 
 
-#: Keywords of `pkm.datasets.load` for the values of `Cell.file`.
-FILE_OPTIONS = ("path", "columns", "label", "decimal", "groups", "missing")
+class FileOptions(NamedTuple):
+    """Keywords of `pkm.datasets.load` by which a data set called ``"file"`` is read."""
+
+    path: str | None = None
+    columns: tuple | None = None
+    label: str | int | None = None
+    decimal: str | None = None
+    groups: str | int | None = None
+    missing: str | None = None
 
 
 @dataclass(frozen=True)
@@ -237,11 +244,16 @@ class Cell(Settings):
         return data_fingerprint(self.dataset, *self.file)
 
     @property
-    def file(self) -> tuple:
+    def file(self) -> FileOptions:
         """Path and options from which a data set called ``"file"`` is read."""
-        label = self.label_column
-        options = self.path, self.columns, label, self.decimal, self.groups
-        return *options, self.missing
+        return FileOptions(
+            self.path,
+            self.columns,
+            self.label_column,
+            self.decimal,
+            self.groups,
+            self.missing,
+        )
 
     @property
     def points(self) -> tuple:
@@ -259,7 +271,7 @@ class Cell(Settings):
 IDENTITY = [
     declared
     for declared in fields(Cell)
-    if declared.compare and declared.name not in (*FILE_OPTIONS, "label_column")
+    if declared.compare and declared.name not in (*FileOptions._fields, "label_column")
 ]
 
 
@@ -281,4 +293,4 @@ def data_fingerprint(dataset: str, *file: Any) -> str:
     The fingerprint of a file, or of records given on request, is keyed by the secret of
     the cache folder. Otherwise a reader of rows could find the records by trial.
     """
-    return datasets.fingerprint(dataset, **dict(zip(FILE_OPTIONS, file, strict=False)))
+    return datasets.fingerprint(dataset, **FileOptions(*file)._asdict())

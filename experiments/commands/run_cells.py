@@ -81,7 +81,7 @@ def run(
     with store.create_or_roll_back():
         files = dict.fromkeys(cell.file for cell in plan.cells if cell.dataset == FILE)
         for file in files:
-            show(console, f"{file[0]}: {find_dataset_info(FILE, *file).summary}")
+            show(console, f"{file.path}: {find_dataset_info(FILE, *file).summary}")
         # Cells that are not stored yet are run.
         stored = store.filter_readable([cell.key for cell in plan.cells])
         to_run = [cell for cell in plan.cells if cell.key not in stored]

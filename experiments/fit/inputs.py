@@ -12,7 +12,7 @@ from pkm import datasets
 from pkm.compute import Points, middle_and_half_width
 from pkm.compute.storage.grid_file import is_grid_file, open_grid
 from pkm.datasets.dataset import shared_range
-from pkm.experiments.cell.cell import FILE_OPTIONS, Cell
+from pkm.experiments.cell.cell import Cell, FileOptions
 from pkm.experiments.config.method_parameters import (
     RESERVED_PARAMETERS,
     get_method_class,
@@ -177,7 +177,7 @@ def prepare_cell_data(
 @lru_cache(maxsize=2)
 def prepare_data(
     dataset: str,
-    file: tuple,
+    file: FileOptions,
     bounds: tuple | None,
     preprocessing: str,
     clip: bool,
@@ -207,12 +207,11 @@ def prepare_data(
         domain.
     """
     loaded = load_data(dataset, file, bounds, data_dir)
-    path = file[0]
+    path = file.path
     if path and is_grid_file(path):
         rule = f"true: {path} was packed with points clipped to its bounds"
         require(clip or not open_grid(path).header.outside, "clip", clip, rule)
-    *_, missing = file
-    keep_missing = missing is not None
+    keep_missing = file.missing is not None
     scaled = datasets.scale(loaded, preprocessing, clip=clip, keep_missing=keep_missing)
     complete = ~find_null(scaled.points)
     ones = np.ones(scaled.points.shape[1])
@@ -243,7 +242,7 @@ def prepare_data(
 
 def load_data(
     dataset: str,
-    file: tuple,
+    file: FileOptions,
     bounds: tuple | None = None,
     data_dir: str | None = None,
 ) -> datasets.Dataset:
@@ -254,7 +253,7 @@ def load_data(
     ValueError
         If bounds, or how a text is read, are given for a grid file.
     """
-    options = dict(zip(FILE_OPTIONS, file, strict=True))
+    options = file._asdict()
     if dataset != "file":
         return datasets.load(dataset, data_dir=data_dir, **options)
     path = options.pop("path")

@@ -10,7 +10,7 @@ from pkm.compute.storage.grid_file import is_grid_file
 from pkm.datasets.dataset import shared_range
 from pkm.datasets.loading import FILE, resolve
 from pkm.datasets.scaling import DATA_DEPENDENT
-from pkm.experiments.cell.cell import FILE_OPTIONS, Cell
+from pkm.experiments.cell.cell import Cell, FileOptions
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.settings import require
 from pkm.experiments.fit.inputs import (
@@ -45,7 +45,7 @@ def find_dataset_info(dataset: str, *file: Any) -> DatasetInfo:
     declared = known.entry or known.recipe
     if declared is not None:
         return DatasetInfo(declared.n or None, declared.d, declared.n_clusters)
-    loaded = load_data(dataset, file)
+    loaded = load_data(dataset, FileOptions(*file))
     return DatasetInfo(*loaded.points.shape, summary=loaded.summary)
 
 
@@ -64,7 +64,7 @@ def find_sweep_info(source: Mapping, ks: Sequence) -> DatasetInfo:
         If a k is to be the data set's own, which has none.
     """
     resolve(source["name"]).check_groups(source["name"], source["groups"])
-    file = [source[option] for option in FILE_OPTIONS]
+    file = [source[option] for option in FileOptions._fields]
     info = find_dataset_info(source["name"], *file)
     if None in ks and info.k is None:
         raise ValueError(

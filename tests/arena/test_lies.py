@@ -13,7 +13,7 @@ import pytest
 
 from pkm.arena.entry import ROWS, read_entry, write_entry
 from pkm.arena.verify import verify
-from pkm.experiments.cell.cell import FILE_OPTIONS
+from pkm.experiments.cell.cell import FileOptions
 from pkm.experiments.fit.inputs import prepare_data
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE
@@ -49,9 +49,7 @@ def own(rows):
 
 def release(row, centers):
     """Give a row other centers, and their cost."""
-    data = prepare_data(
-        row["dataset"], (None,) * len(FILE_OPTIONS), None, "public", True, None, 1.0
-    )
+    data = prepare_data(row["dataset"], FileOptions(), None, "public", True, None, 1.0)
     lower, upper = data.domain
     raw = lower + (centers / SCALE + 1) / 2 * (upper - lower)
     row["centers"] = raw.tolist()

@@ -62,8 +62,9 @@ def encode(table):
     numbers = table[NUMBERS].assign(spent=np.log(table["spent"]))
     numbers["since"] = (table["since"] - pd.Timestamp("2015-01-01")).dt.days
     numbers = numbers.fillna(numbers.median())
-    codes = [pd.factorize(table[name].fillna(table[name].mode()[0]))[0] for name in SCHEMA]
-    categories = np.column_stack([codes[4], codes[5]])
+    texts = table[["plan", "region"]]
+    texts = texts.fillna(texts.mode().iloc[0])
+    categories = np.column_stack([pd.factorize(texts[name])[0] for name in texts])
     return ((numbers - numbers.mean()) / numbers.std()).to_numpy(), categories
 
 
