@@ -31,7 +31,11 @@ class AttemptFailed(RuntimeError):
 
 
 def run_attempt(
-    phase: str, request: Mapping[str, Any], folder: Path, seconds: float
+    phase: str,
+    request: Mapping[str, Any],
+    folder: Path,
+    seconds: float,
+    n_cells: int = 0,
 ) -> dict[str, Any]:
     """Run a phase in a confined process.
 
@@ -45,6 +49,8 @@ def run_attempt(
         Where it works; modules in its ``source`` can be imported.
     seconds : float
         Afterwards the process and its children are killed.
+    n_cells : int, default=0
+        That it runs: progress is printed.
 
     Returns
     -------
@@ -72,7 +78,7 @@ def run_attempt(
             start_new_session=True,
         )
         try:
-            wait(process, seconds, folder)
+            wait(process, seconds, folder, n_cells)
         except subprocess.TimeoutExpired:
             raise AttemptFailed(f"{phase}: not done after {seconds:g} s") from None
         finally:
@@ -85,7 +91,7 @@ def run_attempt(
     raise AttemptFailed(f"{phase}: {reason}")
 
 
-def wait(process: subprocess.Popen, seconds: float, folder: Path) -> None:
+def wait(process: subprocess.Popen, seconds: float, folder: Path, n_cells: int) -> None:
     """Wait for a process, and print from time to time how many cells are done.
 
     Raises
@@ -105,5 +111,5 @@ def wait(process: subprocess.Popen, seconds: float, folder: Path) -> None:
                 raise
         n_done = sum(1 for _ in (folder / RESULTS).glob("cells/*/*.parquet"))
         if n_done > n_shown:
-            print(f"    {n_done} cells done", flush=True)
+            print(f"    {n_done} of {n_cells} cells done", flush=True)
             n_shown = n_done

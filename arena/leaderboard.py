@@ -270,7 +270,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
         chosen = entries[entries["notion"].isin(notions)]
         is_ranked = scores["entry"].isin(chosen["entry"])
         kept = scores[is_ranked & (scores["bounds_factor"] == 1)]
-        if len(chosen) > 1:
+        if len(chosen):
             ranks[key] = rank_entries(chosen, kept)
             if ranks[key]["critical_difference"].notna().all():
                 draw_ranks(ranks[key], out / "figures" / f"leaderboard-{key}.png")

@@ -62,11 +62,9 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     stage = options.get("stage", "lite")
     suite = options.get("suite", CURRENT)
     method = read_choice("method", words[0])
-    plan = make_stage_plan(suite, stage, method, data_dir=options.get("data"))
     # A class has one path in rows, whichever module it was named by.
     method["_target_"] = import_path(load_method(method["_target_"]))
     out = Path(options.get("out", f"entries/{suite}-{stage}-{method['name']}"))
-    print(f"{method['name']}: {len(plan.cells)} cells of {suite}, {stage}, into {out}")
     entry = submit(
         method,
         out,
@@ -127,6 +125,9 @@ def submit(
     ValueError
         If the method cannot be imported.
     """
+    plan = make_stage_plan(suite, stage, method, data_dir=data_dir)
+    n_cells = len(plan.cells)
+    print(f"{method['name']}: {n_cells} cells of {suite}, {stage}, into {out}")
     package, files = find_source(method)
     problems: list[str] = []
     with write_folder(out) as folder, tempfile.TemporaryDirectory() as temporary:
@@ -134,11 +135,14 @@ def submit(
         copy_source(files, folder)
         copy_source(files, work)
 
-        def attempt(phase: str, seconds: float, **request: Any) -> dict[str, Any]:
+        def attempt(
+            phase: str, seconds: float, n_cells: int = 0, **request: Any
+        ) -> dict[str, Any]:
             """Run a phase; a failure is a problem, and an empty answer."""
             print(f"  {phase} ...", flush=True)
+            request["method"] = method
             try:
-                return run_attempt(phase, {"method": method, **request}, work, seconds)
+                return run_attempt(phase, request, work, seconds, n_cells)
             except AttemptFailed as error:
                 problems.append(str(error))
                 return {}
@@ -157,7 +161,8 @@ def submit(
 
         # The cells of the stage.
         where = {"suite": suite, "stage": stage, "data_dir": data_dir}
-        answer = attempt("run", STAGE_SECONDS, jobs=jobs, cells=None, **where)
+        request = {"jobs": jobs, "cells": None, **where}
+        answer = attempt("run", STAGE_SECONDS, n_cells, **request)
         problems += answer.get("missing", [])
         if not answer.get("confined", True):
             problems.append("this system cannot confine writes of a process")

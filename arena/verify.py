@@ -54,7 +54,14 @@ from pkm.arena.submit import (
     read_jobs,
     refuse_rows,
 )
-from pkm.arena.suite import STAGES, TIMES, CellName, make_stage_plan, read_suite
+from pkm.arena.suite import (
+    STAGES,
+    TIMES,
+    CellName,
+    label_cell,
+    make_stage_plan,
+    read_suite,
+)
 from pkm.experiments.cell.environment import describe_environment
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_main
@@ -168,7 +175,7 @@ def verify(
                 "repeat", request | {"cells": present}, work, seconds
             )
             request |= {"cells": chosen, "jobs": jobs}
-            run_attempt("run", request, work, STAGE_SECONDS)
+            run_attempt("run", request, work, STAGE_SECONDS, len(chosen))
             fresh, _ = refuse_rows(read_rows(work, COLUMNS))
         except (AttemptFailed, ValueError) as error:
             findings.append(f"cannot be run again: {error}")
@@ -310,6 +317,8 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
         jobs=read_jobs(options),
         data_dir=options.get("data"),
     )
+    for cell in verification.cells:
+        print(f"  run again: {label_cell(*cell)}")
     for finding in verification.findings:
         print(f"  {finding}")
     n_cells = len(verification.cells)

@@ -19,7 +19,7 @@ def run(tmp_path, monkeypatch):
         monkeypatch.setattr(attempt.sys, "executable", str(program))
         work = tmp_path / "work"
         work.mkdir(exist_ok=True)
-        return run_attempt("check", {"method": {"name": "mine"}}, work, seconds)
+        return run_attempt("check", {"method": {"name": "mine"}}, work, seconds, n_cells=3)
 
     return run_script
 
@@ -69,4 +69,8 @@ def test_progress_is_the_number_of_stored_cells(run, capsys, monkeypatch):
     monkeypatch.setattr(attempt, "PROGRESS", 0.2)
     make = "mkdir -p results/cells/{0}; touch results/cells/{0}/{0}.parquet; sleep 1; "
     run(make.format("a") + make.format("b") + "echo '{}' > answer.json")
-    assert capsys.readouterr().out.split("\n") == ["    1 cells done", "    2 cells done", ""]
+    assert capsys.readouterr().out.split("\n") == [
+        "    1 of 3 cells done",
+        "    2 of 3 cells done",
+        "",
+    ]

@@ -146,6 +146,12 @@ def test_the_page_has_an_accounting_each(folders, tmp_path):
     )
 
 
+def test_a_single_entry_has_a_table(folders, tmp_path):
+    assert leaderboard.main([str(folders[0]), f"out={tmp_path}"]) == 0
+    assert "| entry | mean rank |" in (tmp_path / "leaderboard.md").read_text()
+    assert not [*(tmp_path / "figures").iterdir()]
+
+
 def test_the_order_of_folders_does_not_matter(folders, tmp_path):
     pages = []
     for number, order in enumerate((folders, folders[::-1])):

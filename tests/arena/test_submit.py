@@ -60,7 +60,7 @@ def test_a_package_of_an_index_is_named_with_its_version(monkeypatch):
 
 
 def test_an_entry_without_a_result_says_so(tmp_path, monkeypatch):
-    def fail(phase, request, folder, seconds):
+    def fail(phase, request, folder, seconds, n_cells):
         raise AttemptFailed(f"{phase}: not done after {seconds:g} s")
 
     monkeypatch.setattr(submitting, "run_attempt", fail)

@@ -78,6 +78,9 @@ def test_the_exit_code_tells_a_refuted_entry(make_copy, capsys):
     assert main([str(folder), "share=1", "jobs=1"]) == 0
     (folder / "README.md").write_text("Best of all.")
     assert main([str(folder), "share=1", "jobs=1"]) == 1
-    assert "README.md: the file is not the one" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "README.md: the file is not the one" in output
+    cells = json.loads((folder / VERIFICATION).read_text())["cells"]
+    assert output.count("run again: ") == 2 * len(cells)
     assert main([str(folder / "nowhere")]) == 2
     assert main([str(folder), "share=2"]) == 2
