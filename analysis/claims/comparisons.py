@@ -9,7 +9,7 @@ takes the place of the mean.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -91,11 +91,13 @@ class Comparisons:
     complete: np.ndarray
     averaging: str
 
-    @property
-    def first_cells(self) -> pd.DataFrame:
-        """The first left cell of each comparison."""
+    def first_cells(
+        self,
+        columns: Sequence[str],
+    ) -> pd.DataFrame:
+        """Return columns of the first left cell of each comparison."""
         firsts = self.rows.drop_duplicates("comparison")["left"]
-        return self.matrix.cells.iloc[firsts].reset_index(drop=True)
+        return self.matrix.cells[columns].iloc[firsts].reset_index(drop=True)
 
     @property
     def shared_seeds(self) -> np.ndarray:
@@ -183,12 +185,11 @@ def find_comparisons(
     n_expected = check.get("datasets_each", 1)
     few = f"only {n_fewest} of {n_expected} data sets behind some comparisons"
     # Columns that are not stored up to the value that the claim is about.
-    left = matrix.cells.iloc[rows["left"]]
-    short = [
-        f"{name} up to {left[name].max():,} instead of {last:,}"
-        for name, last in check.get("up_to", {}).items()
-        if left[name].max() * (1 + 1e-9) < last
-    ]
+    short = []
+    for name, last in check.get("up_to", {}).items():
+        largest = matrix.cells[name].iloc[rows["left"]].max()
+        if largest * (1 + 1e-9) < last:
+            short.append(f"{name} up to {largest:,} instead of {last:,}")
     missing = join_texts(
         _describe_missing(check, over, keys),
         few if n_fewest < n_expected else "",
@@ -278,7 +279,7 @@ def _find_side(
     on = list(dict.fromkeys([*over, "dataset"]))
     tables = []
     for selector in check[side]:
-        selected = cells.loc[matches(cells, selector), on]
+        selected = cells[on][matches(cells, selector)]
         if is_across:
             # Without a name a cell matches one of another data set.
             selected = selected.assign(dataset="")
@@ -425,6 +426,6 @@ def divide_sides(
         comparisons.missing,
         name,
         comparisons.complete,
-        comparisons.first_cells[extra_columns],
+        comparisons.first_cells(extra_columns),
         is_cost="share_of_runs" not in check,
     )

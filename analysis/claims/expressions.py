@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
+from pandas.api.types import is_numeric_dtype, is_object_dtype, is_string_dtype
 from scipy import special, stats
 
 from pkm.analysis.claims.findings import MissingRows
@@ -99,14 +99,20 @@ def evaluate_columns(
     array([ True,  True])
     """
     names = re.findall(r"\w+", expression)
-    table = table.filter(dict.fromkeys(names))
-    mixed = table.select_dtypes(["object", "str"])
-    numbers = mixed.apply(pd.to_numeric, errors="coerce").dropna(axis=1, how="all")
-    columns = {
-        name: column.to_numpy() if is_numeric_dtype(column) else column.to_numpy(str)
-        for name, column in table.assign(**numbers).items()
-    }
+    used = table.filter(dict.fromkeys(names))
+    columns = {name: _read_column(column) for name, column in used.items()}
     return evaluate_expression(expression, columns | others)
+
+
+def _read_column(column: pd.Series) -> np.ndarray:
+    """Return the numbers of a column, or its texts where it has no number."""
+    if is_numeric_dtype(column):
+        return column.to_numpy()
+    if is_string_dtype(column) or is_object_dtype(column):
+        numbers = pd.to_numeric(column, errors="coerce")
+        if numbers.notna().any():
+            return numbers.to_numpy()
+    return column.to_numpy(str)
 
 
 def with_columns(
@@ -235,8 +241,9 @@ def _levels(
     group: np.ndarray,
 ) -> list[float]:
     """List the levels that every group has, in their order."""
-    counts = pd.crosstab(level, group)
-    return list(counts.index[counts.all(axis=1)])
+    counts = pd.Series(group).groupby(level).nunique()
+    n_groups = len(np.unique(group))
+    return list(counts.index[counts == n_groups])
 
 
 def _interior_gain(

@@ -16,7 +16,7 @@ import pandas as pd
 
 from pkm.analysis.claims.findings import MIN_SEEDS, NOT_COMPARABLE, NOT_RUN
 from pkm.analysis.claims.reported import FEW_SEEDS, ReportedNumber, parse, parse_number
-from pkm.analysis.tables.statistics import summarize
+from pkm.analysis.tables.statistics import column_statistics
 from pkm.analysis.tables.study import Study, matches
 from pkm.yaml_files import read_file
 
@@ -50,14 +50,19 @@ def costs(study: Study) -> pd.DataFrame:
     """
     cells = federated(study.cells)
     cells = cells.assign(network=cells["latency_ms"].map(network))
+    key = ["sweep", "cell"]
+    sweeps = list(cells["sweep"].unique())
+    measured = pd.DataFrame(index=pd.MultiIndex.from_frame(cells[key]))
     for cost in COSTS:
-        summary = summarize(study.matrix(study.sweeps, cost))
-        names = {"mean": cost, "half_width": f"{cost}_half_width"}
+        matrix = study.matrix(sweeps, cost)
+        summary = column_statistics(matrix.values)
+        summary.index = pd.MultiIndex.from_frame(matrix.cells[key])
+        measured[cost] = summary["mean"]
+        measured[f"{cost}_half_width"] = summary["half_width"]
         if cost == "iteration_ms":
-            names["seeds"] = "seeds"
-        measured = summary[["sweep", "cell", *names]].rename(columns=names)
-        cells = cells.merge(measured, on=["sweep", "cell"], how="left")
-    return cells.fillna({"seeds": 0}).astype({"seeds": int})
+            measured["seeds"] = summary["seeds"]
+    measured = measured.fillna({"seeds": 0}).astype({"seeds": int})
+    return cells.join(measured, on=key).reset_index(drop=True)
 
 
 def transports(table: pd.DataFrame) -> str:

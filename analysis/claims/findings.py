@@ -263,27 +263,26 @@ def weaken(
     return verdict
 
 
-def describe_case(case: pd.Series) -> str:
+def describe_case(case: Mapping) -> str:
     """Name a case by its columns, and its compared methods without a column name.
 
     Examples
     --------
-    >>> case = {"dataset": "iris", "k": 3, "left": "lloyd", "right": "mean"}
-    >>> describe_case(pd.Series(case))
+    >>> describe_case({"dataset": "iris", "k": 3, "left": "lloyd", "right": "mean"})
     'dataset iris, k 3, lloyd'
     """
-    others = case.drop(["left", "right", "method"], errors="ignore")
-    labels = [f"{name} {value}" for name, value in others.items()]
+    others = [name for name in case if name not in ("left", "right", "method")]
+    labels = [f"{name} {case[name]}" for name in others]
     labels += [str(case[name]) for name in ("method", "left") if name in case]
     return ", ".join(labels)
 
 
 def describe_values(bootstrap: BootstrapValues) -> list[str]:
     """Write the value of each case on the sample, with its name."""
-    cases = bootstrap.cases.iterrows()
+    cases = bootstrap.cases.to_dict("records")
     return [
         f"{value:.4g} ({describe_case(case)})"
-        for value, (_, case) in zip(bootstrap.values[0], cases, strict=True)
+        for value, case in zip(bootstrap.values[0], cases, strict=True)
     ]
 
 

@@ -116,7 +116,7 @@ def _evaluate_groups(
             column = _evaluate_statistic(check["statistic"], values, members)
             reason = _why_undecided(check, column[0], values[:1], members)
         except MissingRows as few:
-            case = f"{describe_case(pd.Series(key))}: " if key else ""
+            case = f"{describe_case(key)}: " if key else ""
             missing = join_texts(missing, f"{case}{few}")
             continue
         is_above = check.get("increasing") and column[0] > limit

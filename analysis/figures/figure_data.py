@@ -200,7 +200,8 @@ def compare(
     varying = described.columns[sides.nunique().max() > 1]
 
     matrix = study.matrix(spec.sweep, spec.metric[0])
-    table = comparisons.first_cells.drop(columns=varying).assign(
+    table = comparisons.first_cells(cells.columns.difference(varying, sort=False))
+    table = table.assign(
         value=bootstrap.values[0],
         low=low,
         high=high,

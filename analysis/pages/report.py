@@ -9,7 +9,6 @@ import gzip
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import product, starmap
 from pathlib import Path
 
 import pandas as pd
@@ -204,7 +203,7 @@ def _write_summary(
     study: Study,
 ) -> None:
     """Write every mean of every sweep and metric as one CSV."""
-    matrices = starmap(study.matrix, product(study.sweeps, study.metrics))
+    matrices = [study.matrix(study.sweeps, metric) for metric in study.metrics]
     means = [summarize(matrix) for matrix in matrices if len(matrix.cells)]
     if means:
         table = pd.concat(means, ignore_index=True).drop(columns="charges")

@@ -42,9 +42,12 @@ class Panel:
     y_label: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Drawing:
-    """All panels of a figure, the figure's own specification and styles."""
+    """All panels of a figure, the figure's own specification and styles.
+
+    Tables have no equality, so that a drawing equals itself alone.
+    """
 
     spec: FigureSpec
     panels: tuple[Panel, ...]

@@ -22,8 +22,6 @@ from pkm.yaml_files import read_file
 _COMBINED = read_file(Path(__file__).with_suffix(".yaml"))
 #: A sweep of its own: the checkpoints of runs with removals.
 CHECKPOINTS = "checkpoints"
-#: The stored sweeps of these runs, by the names of their parents.
-CHECKPOINT_SWEEPS = ("removals", "adversarial", "batch")
 #: Columns that identify a run with checkpoints.
 RUN = ["dataset", "method", "requests", "batch"]
 #: Columns that identify a setting.
@@ -67,7 +65,8 @@ class RemovalStudy(Study):
     ) -> SeedMatrix:
         if sweep == CHECKPOINTS:
             return self._checkpoints(metric)
-        parents, requests = _COMBINED["sweeps"].get(sweep, ([sweep], None))
+        parents = find_parents(sweep)
+        requests = _COMBINED["requests"].get(sweep)
         stored = [name for name in self._study.sweeps if parent_sweep(name) in parents]
 
         # Collect the stored metrics, each under the names of its methods.
@@ -130,6 +129,17 @@ def parent_sweep(sweep: str) -> str:
     return sweep if first_word == "client" else first_word
 
 
+def find_parents(sweep: str) -> list[str]:
+    """Name the stored sweeps, without their parts, that a sweep is made of.
+
+    Examples
+    --------
+    >>> find_parents("gamma"), find_parents("table2")
+    (['gamma', 'table1'], ['table2'])
+    """
+    return _COMBINED["sweeps"].get(sweep, [sweep])
+
+
 def _gamma_factors(table: pd.DataFrame) -> pd.Series:
     """Compute the side of bins over its default, to four digits; NaN without bins."""
     gammas = [entry.get("gamma", "auto") for entry in parse_parameters(table)]
@@ -140,7 +150,7 @@ def _gamma_factors(table: pd.DataFrame) -> pd.Series:
 
 
 def read_checkpoints(study: Study) -> pd.DataFrame:
-    """Read the checkpoints of the runs of `CHECKPOINT_SWEEPS`, one line each.
+    """Read the checkpoints of runs with removals, one line each.
 
     Returns
     -------
@@ -150,7 +160,7 @@ def read_checkpoints(study: Study) -> pd.DataFrame:
     """
     columns = ["request", "accumulated_s", "retrain_s", "loss_ratio"]
     rows = study.rows_with(["series", "removals"])
-    rows = rows[rows["sweep"].map(parent_sweep).isin(CHECKPOINT_SWEEPS)]
+    rows = rows[rows["sweep"].map(parent_sweep).isin(find_parents(CHECKPOINTS))]
     if not len(rows):
         return pd.DataFrame(columns=[*RUN, "seed", "start", *columns])
     lists = pa.array(rows["series"], type=TYPES["checkpoints"])

@@ -62,6 +62,8 @@ class SeedMatrix:
     ) -> "SeedMatrix":
         """Return the matrix of some columns (mask or positions)."""
         columns = np.asarray(columns)
+        if columns.dtype == bool and columns.all():
+            return self
         return replace(
             self,
             cells=self.cells.iloc[columns].reset_index(drop=True),
@@ -85,6 +87,20 @@ class SeedMatrix:
         epsilon = matrix.cells["epsilon"].to_numpy(dtype=float).copy()
         epsilon[-repeated.size :] = np.tile(grid, constant.sum())
         return replace(matrix, cells=matrix.cells.assign(epsilon=epsilon))
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The cells and seeds of a sweep, and where its rows are in its matrices.
+
+    `places` are those of the rows, `lines` and `columns` those of a matrix.
+    """
+
+    cells: pd.DataFrame
+    seeds: np.ndarray
+    places: np.ndarray
+    lines: np.ndarray
+    columns: np.ndarray
 
 
 class Study:
@@ -126,11 +142,14 @@ class Study:
                 f"seed {seed} is repeated in cell {cell} of sweep {sweep!r}"
             )
 
-        self.cells = _describe_cells(rows.drop_duplicates(["sweep", "cell"]))
+        description = rows.filter([*REQUIRED, *DEFAULTS])
+        self.cells = _describe_cells(description.drop_duplicates(["sweep", "cell"]))
         # Text of the parameters, to group by.
-        texts = self.cells.drop_duplicates("cell").set_index("cell")["params"]
+        texts = self.cells[["cell", "params"]].drop_duplicates("cell")
+        texts = texts.set_index("cell")["params"]
         self._rows = rows.assign(params=rows["cell"].map(texts))
-        self._rows_of_sweep = dict(tuple(self._rows.groupby("sweep")))
+        self._places = rows.groupby("sweep").indices
+        self._sweep_runs = cache(self._find_runs)
         self._sweep_matrix = cache(self._build)
 
     @property
@@ -165,28 +184,41 @@ class Study:
         """Select rows that have all metrics (infinite values included), each once."""
         if not set(metrics) <= set(self._rows):
             return self._rows.iloc[:0]
-        rows = self._rows.dropna(subset=list(metrics))
-        return rows.drop_duplicates(["cell", "seed"])
+        # Whole rows are taken once: they are wide.
+        runs = self._rows[["cell", "seed", *metrics]].reset_index(drop=True)
+        runs = runs.dropna().drop_duplicates(["cell", "seed"])
+        return self._rows.iloc[runs.index]
+
+    def _find_runs(
+        self,
+        sweep: str,
+    ) -> _Runs:
+        """Find the runs of a sweep, once for all metrics."""
+        places = self._places.get(sweep, np.empty(0, dtype=int))
+        runs = self._rows[["cell", "seed"]].iloc[places]
+        is_of_sweep = self.cells["sweep"] == sweep
+        cells = self.cells[is_of_sweep].reset_index(drop=True)
+        seeds, lines = np.unique(runs["seed"], return_inverse=True)
+        columns = pd.Index(cells["cell"]).get_indexer(runs["cell"])
+        return _Runs(cells, seeds, places, lines, columns)
 
     def _build(
         self,
         sweep: str,
         metric: str,
     ) -> SeedMatrix:
-        cells = self.cells[self.cells["sweep"] == sweep].reset_index(drop=True)
-        rows = self._rows_of_sweep.get(sweep, self._rows.iloc[:0])
-        if metric not in rows:
-            rows = rows.iloc[:0].assign(**{metric: np.nan})
-        wide = rows.pivot(index="seed", columns="cell", values=metric)
-        measured = wide.reindex(columns=cells["cell"]).to_numpy(dtype=float)
+        runs = self._sweep_runs(sweep)
+        measured = np.full((len(runs.seeds), len(runs.cells)), np.nan)
+        if metric in self._rows:
+            values = self._rows[metric].iloc[runs.places]
+            measured[runs.lines, runs.columns] = values.to_numpy(dtype=float)
 
         # Drop seeds and cells without a value; cells with infinite values stay.
         finite = np.isfinite(measured)
         used = finite.any(axis=1)
         left_out = np.isinf(measured).sum(axis=0)
-        seeds = wide.index.to_numpy()[used]
         values = np.where(finite, measured, np.nan)[used]
-        matrix = SeedMatrix(metric, cells, seeds, values, left_out)
+        matrix = SeedMatrix(metric, runs.cells, runs.seeds[used], values, left_out)
         return matrix.take(finite.any(axis=0) | (left_out > 0))
 
 
@@ -284,6 +316,8 @@ def raw_units(matrix: SeedMatrix) -> SeedMatrix:
 
 def concatenate(matrices: Sequence[SeedMatrix]) -> SeedMatrix:
     """Concatenate the cells of matrices of one metric; absent values are NaN."""
+    if len(matrices) == 1:
+        return matrices[0]
     tables = [pd.DataFrame(matrix.values, matrix.seeds) for matrix in matrices]
     table = pd.concat(tables, axis=1).sort_index()
     return SeedMatrix(

@@ -10,8 +10,15 @@ import pandas as pd
 import pytest
 import reports
 import yaml
-from fabricated.fastlloyd import EPSILONS, SIZES, cell_rows, iteration_bound, small_rows
-from fabricated.rows import change_charges, with_params
+from fabricated.fastlloyd import (
+    EPSILONS,
+    SIZES,
+    cell_rows,
+    iteration_bound,
+    lloyd_cell,
+    small_rows,
+)
+from fabricated.rows import change_charges, join_cells, with_params
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reports import NONE_MISSING
@@ -53,7 +60,7 @@ def rows_of(
     parts = []
     for name, epsilon in itertools.product(datasets, epsilons):
         fabricate = partial(
-            cell_rows, "real", dataset=name, epsilon=epsilon, seeds=seeds, size=SIZES[name]
+            lloyd_cell, "real", dataset=name, epsilon=epsilon, seeds=seeds, size=SIZES[name]
         )
         common = rng.normal(10, 1, seeds)
         difference = shift(name, epsilon) + rng.normal(0, spread, seeds)
@@ -62,7 +69,7 @@ def rows_of(
         fastlloyd = fabricate(method="fastlloyd_published", metrics=(metric,))
         fastlloyd[metric] = common + difference
         parts += [glloyd, fastlloyd]
-    return pd.concat(parts, ignore_index=True)
+    return join_cells(parts)
 
 
 def study_of(shift, **options):
@@ -253,9 +260,9 @@ def ablation_study(levels, *, seeds=20):
     parts = []
     for name, nicv in levels.items():
         for (method, params), level in zip(configurations, nicv, strict=True):
-            rows = cell_rows("ablation", method, name, 0.1, seeds, params=params, **shape)
-            parts.append(rows.assign(nicv=level * rng.normal(1, 0.001, seeds)))
-    return Study(pd.concat(parts, ignore_index=True))
+            cell = lloyd_cell("ablation", method, name, 0.1, seeds, params=params, **shape)
+            parts.append(cell | {"nicv": level * rng.normal(1, 0.001, seeds)})
+    return Study(join_cells(parts))
 
 
 # On the high set folding is a little better, on the low one much worse: the two averages disagree.
@@ -328,10 +335,10 @@ def outlier_rows(
         for n_outliers in (0, 100):
             name = f"synth-4-{d}-{replicate}-o{n_outliers}"
             shape = {"size": (10000 + n_outliers, d, 4), "metrics": ("nicv",)}
-            rows = cell_rows("outliers", method, name, epsilon, seeds, **shape)
+            cell = lloyd_cell("outliers", method, name, epsilon, seeds, **shape)
             harm = increase(method, d, epsilon) if n_outliers else 0.0
-            parts.append(rows.assign(nicv=common + harm + rng.normal(0, 0.01, seeds)))
-    return pd.concat(parts, ignore_index=True)
+            parts.append(cell | {"nicv": common + harm + rng.normal(0, 0.01, seeds)})
+    return join_cells(parts)
 
 
 evaluate_outliers = partial(reports.evaluate_claim, "fastlloyd", "radius-limits-outliers")
@@ -353,18 +360,18 @@ def rival_rows(better="", dataset="shuttle"):
     """FastLloyd and its rivals, which are worse by half, or better by a fifth on one set."""
     parts = []
     for (name, size), epsilon in itertools.product(RIVAL_SETS.items(), EPSILONS):
-        rows = cell_rows(
+        cell = lloyd_cell(
             "rivals", "fastlloyd_published", name, epsilon, 12, size=size, metrics=("nicv",)
         )
-        parts.append(rows)
+        parts.append(cell)
         for method in RIVALS:
             if (method, name) == ("eugkm", "mnist"):
                 continue
             factor = 0.8 if (method, name) == (better, dataset) else 1.5
-            facts = {"method": method, "cell": rows["cell"] + method, "nicv": factor * rows["nicv"]}
+            facts = {"method": method, "cell": cell["cell"] + method, "nicv": factor * cell["nicv"]}
             sweep = "grid_rivals" if method == "eugkm" else "rivals"
-            parts.append(rows.assign(**facts, sweep=sweep))
-    return pd.concat(parts, ignore_index=True)
+            parts.append(cell | facts | {"sweep": sweep})
+    return join_cells(parts)
 
 
 @pytest.mark.parametrize("rival", ["", *RIVALS])

@@ -1,7 +1,7 @@
 """What a picture shows, read from the figure that matplotlib has drawn."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from matplotlib.figure import Figure
 
@@ -86,8 +86,12 @@ def axis_of(axis):
 
 def panels_of(result):
     """Panels of a drawn figure."""
-    figure = plot.plot(result.drawing)
+    figure = plotted(result.drawing)
     return [Shown(panel, figure, index) for index, panel in enumerate(result.drawing.panels)]
+
+
+#: Several tests in a row read the same picture.
+plotted = lru_cache(maxsize=16)(plot.plot)
 
 
 def legend_of(result):

@@ -8,10 +8,12 @@ from fabricated.fastlloyd import SIZES, cell_rows
 from fabricated.studies import ROWS, paper_of, study_of
 
 from pkm.analysis.claims import verdicts
-from pkm.analysis.claims.claim import read_claims
+from pkm.analysis.claims.claim import list_variants, read_claims
+from pkm.analysis.claims.findings import CHECK_KEYS, as_list
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.pages import report
 from pkm.analysis.render import draw as figures
+from pkm.analysis.tables import removals
 from pkm.analysis.tables.study import Study
 
 NONE_MISSING = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
@@ -40,8 +42,29 @@ def by_claim(paper_verdicts):
 
 def evaluate_check(paper, check, rows, missing=NONE_MISSING):
     """Finding of one check, with the sets, reported numbers and evaluators of a paper."""
+    rows = rows_of_check(paper, check, rows)
     study, context = verdicts.prepare(Study(rows), paper, missing)
     return verdicts.evaluate_check(study, check, context)
+
+
+def rows_of_check(paper, check, rows):
+    """Rows of the sweeps that a check compares; all rows where it may read others."""
+    names = set().union(*compared_sweeps(check))
+    if not names or None in names:
+        return rows
+    sweeps = rows["sweep"]
+    if read_claims(paper)["removals"]:
+        sweeps = sweeps.map(removals.parent_sweep)
+        names = set().union(*map(removals.find_parents, names))
+    return rows[sweeps.isin(names)]
+
+
+def compared_sweeps(check):
+    """Sweeps that a check and its parts and variants name; None of one that compares no cells."""
+    for entry in (*check.get("parts", ()), *list_variants(check)):
+        yield from compared_sweeps(entry)
+    if "parts" not in check:
+        yield as_list(check["sweep"]) if "left" in CHECK_KEYS[check["type"]] else [None]
 
 
 def evaluate_claim(paper, name, rows, missing=NONE_MISSING):
@@ -102,7 +125,7 @@ def row_mask(rows, **values):
 
 def changed(rows, column, change, **where):
     """Copy of rows in which one column of the selected rows changes; `change` takes those rows."""
-    rows = rows.copy()
+    rows = rows.copy(deep=False)
     mask = row_mask(rows, **where)
     rows.loc[mask, column] = change(rows[mask])
     return rows

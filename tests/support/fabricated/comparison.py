@@ -3,9 +3,8 @@
 import json
 
 import numpy as np
-import pandas as pd
 
-from fabricated.rows import make_rows
+from fabricated.rows import join_cells, make_cell
 
 SIZES = {"a": (1000, 2, 10), "b": (2000, 3, 10), "c": (4000, 4, 8), "wide": (8000, 40, 8)}
 EPSILONS = (0.5, 1.0)
@@ -49,7 +48,7 @@ def cell(
 ):
     key = json.dumps([method, dataset, epsilon, timing, bounds_factor, delta, unit])
     size = SIZES[dataset]
-    return make_rows(
+    return make_cell(
         sweep,
         key,
         method,
@@ -73,7 +72,7 @@ def spread(middle):
     return middle * np.array([0.9, 0.95, 0.99, 1.0, 1.05, 1.5, 30.0])
 
 
-def all_rows(factors=FACTORS, missing=(("eugkm", "wide"),)):
+def _all_cells(factors=FACTORS, missing=(("eugkm", "wide"),)):
     parts = []
     for index, name in enumerate(SIZES):
         level = 0.1 * (index + 1)
@@ -92,10 +91,15 @@ def all_rows(factors=FACTORS, missing=(("eugkm", "wide"),)):
         seconds = [0.1, 0.3, 0.2]
         values = np.full(3, level)
         parts.append(cell("timing", "eugkm", name, 1.0, values, timing=True, seconds=seconds))
-    return pd.concat(parts, ignore_index=True)
+    return parts
 
 
-def setting_rows(factors=FACTORS, datasets=SIZES):
+def all_rows(**options):
+    """Rows of the runs at tight bounds."""
+    return join_cells(_all_cells(**options))
+
+
+def _setting_cells(factors=FACTORS, datasets=SIZES):
     """The same methods in wider bounds, with a zoom, and under other accounting."""
     parts = []
     for index, name in enumerate(datasets):
@@ -122,10 +126,15 @@ def setting_rows(factors=FACTORS, datasets=SIZES):
                 parts.append(cell("wide_bounds", method, name, 1.0, values, **keys))
                 values = spread(level * factor * ZOOMED)
                 parts.append(cell("wide_bounds", f"{method}_zoomed", name, 1.0, values, **keys))
-    return pd.concat(parts, ignore_index=True)
+    return parts
 
 
-def public_rows():
+def setting_rows(**options):
+    """Rows of the same methods in other settings."""
+    return join_cells(_setting_cells(**options))
+
+
+def _public_cells():
     """Methods that were given public data, on two data sets."""
     parts = []
     for index, name in enumerate(("a", "c")):
@@ -136,10 +145,10 @@ def public_rows():
             for epsilon in EPSILONS:
                 values = spread(level * factor * (1.5 if epsilon < 1 else 1.0))
                 parts.append(cell("public_data", method, name, epsilon, values))
-    return pd.concat(parts, ignore_index=True)
+    return parts
 
 
-def person_rows():
+def _person_cells():
     """The same visits by row and by person, whose objective has other values."""
     parts = []
     for unit, level in {"row": 0.1, "person": 0.4}.items():
@@ -147,9 +156,8 @@ def person_rows():
         for epsilon in EPSILONS:
             values = spread(level * PERSON_FACTORS[unit] / epsilon)
             parts.append(cell("persons", "quadtree", "a", epsilon, values, unit=unit))
-    return pd.concat(parts, ignore_index=True)
+    return parts
 
 
 def rows_of_all_settings():
-    parts = [all_rows(), setting_rows(), public_rows(), person_rows()]
-    return pd.concat(parts, ignore_index=True)
+    return join_cells([*_all_cells(), *_setting_cells(), *_public_cells(), *_person_cells()])

@@ -5,9 +5,8 @@ import math
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
-from fabricated.rows import fabricate, former_name, make_rows, with_charges
+from fabricated.rows import fabricate, former_name, join_cells, make_cell
 
 SIZES = {
     "shuttle": (58000, 9),
@@ -106,7 +105,7 @@ def charges_of(method, epsilon, delta):
     ]
 
 
-def row_of(
+def cell_of(
     sweep,
     method,
     dataset,
@@ -120,7 +119,7 @@ def row_of(
     spread=0.01,
     **facts,
 ):
-    """Rows of one cell, one per seed: NICV about `level`."""
+    """One cell: NICV about `level`."""
     n, d = size or SIZES[dataset]
     private = method not in ("kmeans", "kmedian")
     params = {} if rho is None else {"rho": rho}
@@ -141,7 +140,7 @@ def row_of(
         "nicv": level * rng.normal(1, spread, seeds),
         "fit_cpu_seconds": n * 1e-5,
     }
-    return make_rows(
+    return make_cell(
         sweep,
         key,
         method,
@@ -162,21 +161,28 @@ def sized(n, d, k, fraction="0.05"):
 
 
 def rows(sweep, methods, datasets, level, rho=None, **facts):
-    """Rows of a sweep; methods that protect a move get the length of it."""
+    """Cells of a sweep; methods that protect a move get the length of it."""
 
-    def row(sweep, method, dataset, *, size, **values):
+    def cell(sweep, method, dataset, *, size, **values):
         n, d, k = size
-        return row_of(sweep, method, dataset, k=k, size=(n, d), **values)
+        return cell_of(sweep, method, dataset, k=k, size=(n, d), **values)
 
     def own_rho(method, _):
         return "diagonal" if method == ANY else rho if method in MOVED else None
 
-    return fabricate(row, sweep, methods, datasets, level=level, rho=own_rho, **facts)
+    return fabricate(cell, sweep, methods, datasets, level=level, rho=own_rho, **facts)
 
 
 def uncharged(cells):
     """The same cells without charges."""
-    return [with_charges(cell, []) for cell in cells]
+    return [cell | {"charges": ()} for cell in cells]
+
+
+def of_medians(cells):
+    """The same cells with the mean distance in place of NICV, without charges."""
+    for cell in uncharged(cells):
+        cell["mean_distance"] = cell.pop("nicv")
+        yield cell
 
 
 def _figures():
@@ -219,7 +225,7 @@ def _interpretations():
     cells = [*rows("median", ["kmeans"], datasets, 0.1)]
     for rho in RHOS:
         cells += rows("median", medians, datasets, 0.1 * (1 + rho), rho)
-    yield from uncharged(cell.rename(columns={"nicv": "mean_distance"}) for cell in cells)
+    yield from of_medians(cells)
 
 
 def _planted():
@@ -245,7 +251,7 @@ def _planted():
     yield from rows("planted_factor", factors, balls, lambda name, _: 0.0016 * factors[name], 0.01)
     factors = {"kmedian": 1, "dist_dp_median_published": 1.5, "dist_dp_median": 1.2}
     cells = rows("planted_median", factors, balls, lambda name, _: 0.04 * factors[name], 0.01)
-    yield from uncharged(cell.rename(columns={"nicv": "mean_distance"}) for cell in cells)
+    yield from of_medians(cells)
     halves = [(f"half-8-{k}-0.05", (k, 8, k)) for k in (32, 64)]
     methods = (*DIST, "dist_dp_random_points")
     yield from rows("lower_bound", methods, halves, 1e-3, 0.05, epsilon=0.1)
@@ -257,4 +263,4 @@ def _planted():
 @cache
 def all_rows():
     """Rows of every sweep, under which every judged claim holds; copy before changing."""
-    return pd.concat([*_figures(), *_interpretations(), *_planted()], ignore_index=True)
+    return join_cells([*_figures(), *_interpretations(), *_planted()])

@@ -11,9 +11,8 @@ import math
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
-from fabricated.rows import fabricate, former_name, make_rows
+from fabricated.rows import as_rows, fabricate, former_name, join_cells, make_cell
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.reported import parse
 from pkm.schema import higher_is_better
@@ -108,7 +107,7 @@ def _level(dataset, method, metric):
     return value
 
 
-def dpm_rows(
+def dpm_cell(
     sweep,
     method,
     dataset,
@@ -121,9 +120,7 @@ def dpm_rows(
     factors=None,
     **facts,
 ):
-    """Rows of one cell, one per seed; `factors` multiply the level of a metric, other facts replace
-    columns.
-    """
+    """One cell; `factors` multiply the level of a metric, other facts replace columns."""
     n, d, k = size or SIZES[dataset]
     params = params or {}
     factors = factors or {}
@@ -168,7 +165,7 @@ def dpm_rows(
     seconds = SECONDS[base] * (n / 20000) ** 1.05 * (d / 16) * factors.get("fit_cpu_seconds", 1.0)
     values["fit_cpu_seconds"] = seconds * rng.lognormal(0, 0.08, seeds)
     values["fit_seconds"] = 1.25 * values["fit_cpu_seconds"]
-    return make_rows(
+    return make_cell(
         sweep,
         hashlib.sha256(text.encode()).hexdigest(),
         method,
@@ -181,6 +178,9 @@ def dpm_rows(
         charges=charges if private else (),
         **row | facts | values,
     )
+
+
+dpm_rows = as_rows(dpm_cell)
 
 
 def splits(step=5):
@@ -224,9 +224,9 @@ EMMC = ["em_mc_published"]
 
 
 def rows(sweep, methods, names, **facts):
-    """Rows of a sweep on data sets of the paper."""
+    """Cells of a sweep on data sets of the paper."""
     datasets = [(name, SIZES[name]) for name in names]
-    return fabricate(dpm_rows, sweep, methods, datasets, **facts)
+    return fabricate(dpm_cell, sweep, methods, datasets, **facts)
 
 
 def _quality(datasets, seeds):
@@ -246,7 +246,7 @@ def _timing(datasets, seeds):
     sizes = [(n, 10, 64) for n in (12500, 25000, 50000, 100000, 200000)]
     sizes += [(25000, d, 64) for d in (5, 20, 40, 80)]
     blobs = [(f"blobs-{n}-{d}-{k}", (n, d, k)) for n, d, k in sizes]
-    yield from fabricate(dpm_rows, "scaling", (*PUBLISHED, "dpm"), blobs, **facts)
+    yield from fabricate(dpm_cell, "scaling", (*PUBLISHED, "dpm"), blobs, **facts)
 
 
 def _grids(datasets, seeds):
@@ -267,7 +267,7 @@ def _more_clusters(datasets, seeds):
     def cells(name, sweep, ks, factors):
         n, d, _ = SIZES[name]
         sizes = [(name, (n, d, clusters)) for clusters in ks]
-        return fabricate(dpm_rows, sweep, ["kmeans"], sizes, seeds=seeds, factors=factors)
+        return fabricate(dpm_cell, sweep, ["kmeans"], sizes, seeds=seeds, factors=factors)
 
     kinds = {"letters-": (13, 52, 104), "embeddings": (5, 20, 40), "synth": (32, 128, 256)}
     for name, (kind, ks) in itertools.product(datasets, kinds.items()):
@@ -291,4 +291,4 @@ def all_rows(seeds=12, datasets=tuple(SIZES)):
         for make in (_quality, _timing, _grids, _more_clusters)
         for part in make(datasets, seeds)
     ]
-    return pd.concat(parts, ignore_index=True)
+    return join_cells(parts)

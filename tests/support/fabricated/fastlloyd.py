@@ -11,9 +11,8 @@ import math
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
-from fabricated.rows import fabricate, make_rows
+from fabricated.rows import as_rows, fabricate, join_cells, make_cell
 from pkm.analysis.tables.accounting import noise_multiplier
 
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
@@ -92,7 +91,7 @@ def _charges(base, n, d, k, epsilon, delta, params):
     return charges
 
 
-def cell_rows(
+def lloyd_cell(
     sweep,
     method,
     dataset,
@@ -104,7 +103,7 @@ def cell_rows(
     metrics=METRICS,
     variant="published",
 ):
-    """Rows of one cell, one per seed."""
+    """One cell of a method of the Lloyd family."""
     params = params or {}
     n, d, k = size
     base = method.partition("_")[0]
@@ -156,7 +155,7 @@ def cell_rows(
         json.dumps([method, dataset, epsilon, params, variant], sort_keys=True).encode()
     ).hexdigest()
     rounds = len(charges) if base == "fastlloyd" else 7 if not private else 2
-    return make_rows(
+    return make_cell(
         sweep,
         key,
         method,
@@ -175,6 +174,9 @@ def cell_rows(
         iterations=rounds,
         **{name: values[name] for name in metrics},
     )
+
+
+cell_rows = as_rows(lloyd_cell)
 
 
 PUBLISHED = (
@@ -235,8 +237,8 @@ def synthetic_rows(
         for method in methods:
             for epsilon in budgets[method.partition("_")[0] in NOISE]:
                 values = {"epsilon": epsilon, "seeds": seeds, "metrics": ("nicv",)} | facts
-                parts += fabricate(cell_rows, sweep, [method], sets, **values)
-    return pd.concat(parts, ignore_index=True)
+                parts += fabricate(lloyd_cell, sweep, [method], sets, **values)
+    return join_cells(parts)
 
 
 @cache

@@ -4,9 +4,9 @@ import itertools
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
-from fabricated.fastlloyd import SIZES, cell_rows
+from fabricated.fastlloyd import SIZES, lloyd_cell
+from fabricated.rows import join_cells
 from pkm.analysis.claims.claim import read_claims
 
 REPORTED = read_claims("fastlloyd")["reported"]["table3"]
@@ -20,7 +20,7 @@ def size_of(dataset):
     return n, d, k
 
 
-def federated_rows(
+def federated_cell(
     sweep,
     dataset,
     clients,
@@ -32,9 +32,9 @@ def federated_rows(
     transport="mpi",
     speed=1.0,
 ):
-    """Rows of one federated cell; times grow with points, clusters and, a little, dimensions."""
+    """One federated cell; times grow with points, clusters and, a little, dimensions."""
     n, d, k = size_of(dataset)
-    rows = cell_rows(sweep, method, dataset, 0.1, seeds, size=(n, d, k), metrics=("nicv",))
+    cell = lloyd_cell(sweep, method, dataset, 0.1, seeds, size=(n, d, k), metrics=("nicv",))
     noise = np.random.default_rng([n, d, k, clients]).normal(1, 0.02, seeds)
     parts = {
         "client_ms": 1.2e-4 * n * k**0.5 * (1 + 0.02 * d) / clients**0.8 * noise / speed,
@@ -50,37 +50,36 @@ def federated_rows(
         "transport": transport,
     }
     suffix = f"-{clients}-{latency_ms}-{word_bytes}-{transport}"
-    return rows.assign(
-        **parts,
-        **facts,
-        cell=rows["cell"] + suffix,
-        noise_ms=0.1 * noise,
-        split="balanced",
-        iteration_ms=sum(parts.values()),
-        setup_ms=1.0 + 4 * latency_ms,
-        bytes_per_iteration=2.0 * clients * k * (d + 1) * word_bytes,
-        rounds_per_iteration=1.0,
-        timing=True,
-    )
+    costs = {
+        "cell": cell["cell"] + suffix,
+        "noise_ms": 0.1 * noise,
+        "split": "balanced",
+        "iteration_ms": sum(parts.values()),
+        "setup_ms": 1.0 + 4 * latency_ms,
+        "bytes_per_iteration": 2.0 * clients * k * (d + 1) * word_bytes,
+        "rounds_per_iteration": 1.0,
+        "timing": True,
+    }
+    return cell | parts | facts | costs
 
 
 @cache
 def protocol_rows():
     """Rows of every federated sweep, and central ones of two data sets; copy before changing."""
     parts = [
-        cell_rows("real", "fastlloyd_published", name, 0.1, 12, size=SIZES[name])
+        lloyd_cell("real", "fastlloyd_published", name, 0.1, 12, size=SIZES[name])
         for name in ("lsun", "s1")
     ]
     for dataset in TABLE3:
-        parts.append(federated_rows("protocol", dataset, 2))
-        parts += [federated_rows("parties", dataset, clients) for clients in (4, 8)]
+        parts.append(federated_cell("protocol", dataset, 2))
+        parts += [federated_cell("parties", dataset, clients) for clients in (4, 8)]
         parts += [
-            federated_rows("wide_area", dataset, clients, latency_ms=25.0) for clients in (2, 4, 8)
+            federated_cell("wide_area", dataset, clients, latency_ms=25.0) for clients in (2, 4, 8)
         ]
     for dataset in ("lsun", "s1", "timesynth-10000-2-2"):
-        parts.append(federated_rows("narrow", dataset, 2, word_bytes=4))
+        parts.append(federated_cell("narrow", dataset, 2, word_bytes=4))
     for method, dataset in itertools.product(
         ("sulloyd_published", "glloyd_published"), ("lsun", "s1")
     ):
-        parts.append(federated_rows("baselines", dataset, 2, method=method))
-    return pd.concat(parts, ignore_index=True)
+        parts.append(federated_cell("baselines", dataset, 2, method=method))
+    return join_cells(parts)

@@ -6,9 +6,8 @@ import math
 from functools import cache
 
 import numpy as np
-import pandas as pd
 
-from fabricated.rows import fabricate, former_name, make_rows
+from fabricated.rows import fabricate, former_name, join_cells, make_cell
 from pkm.privacy import gaussian_mu
 from pkm.privacy.mechanisms.selection import selection_epsilon
 
@@ -31,10 +30,10 @@ BASELINES = ("mean", "packing")
 BALL = 0.002
 
 
-def row_of(
+def cell_of(
     sweep, method, dataset, *, size, level, epsilon=1.0, seeds=12, spread=0.01, params=None, **facts
 ):
-    """Rows of one cell, one per seed: NICV about `level`."""
+    """One cell: NICV about `level`."""
     n, _, k = size
     private = method not in ("kmeans", *BASELINES)
     local = method in LOCAL
@@ -51,7 +50,7 @@ def row_of(
     }
     if local:
         row["trust"] = "local"
-    return make_rows(
+    return make_cell(
         sweep,
         key,
         method,
@@ -140,8 +139,8 @@ RADIUS_ONE = {"radius": 1.0, "rounds": 2, "keep": 0.5}
 def rows(
     sweep, methods, datasets, level=BALL, params=lambda method, size: ball_params(method), **facts
 ):
-    """Rows of a sweep with the parameters of the public ball."""
-    return fabricate(row_of, sweep, methods, datasets, level=level, params=params, **facts)
+    """Cells of a sweep with the parameters of the public ball."""
+    return fabricate(cell_of, sweep, methods, datasets, level=level, params=params, **facts)
 
 
 def ball_level(method, size):
@@ -306,4 +305,4 @@ def all_rows():
         *_local_sweeps(),
         *_real_and_timing_sweeps(),
     ]
-    return pd.concat(parts, ignore_index=True)
+    return join_cells(parts)

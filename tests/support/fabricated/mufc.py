@@ -8,10 +8,9 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from fabricated.rows import make_rows
+from fabricated.rows import as_rows, join_cells, make_cell
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
-from pkm.arrow import make_nested
 
 CONTENT = read_claims("mufc")
 SIZES = {"celltype": (12009, 10, 4), "gaussian-10": (30000, 10, 10), "covtype-52": (15120, 52, 7)}
@@ -46,7 +45,7 @@ def stored_sweep(sweep, dataset):
     return f"{sweep}_split"
 
 
-def mufc_rows(
+def mufc_cell(
     sweep,
     method,
     dataset,
@@ -58,7 +57,7 @@ def mufc_rows(
     requests="random",
     **facts,
 ):
-    """Rows of one cell, one per seed; other facts replace columns."""
+    """One cell; other facts replace columns."""
     n, d, k = SIZES[dataset]
     base = {} if method == "k_fed" else {"client": "seeding", "gamma": "auto", "weights": "sizes"}
     base |= {} if method == "k_fed" else {"server_data": "centers", "server": "refit"}
@@ -131,7 +130,7 @@ def mufc_rows(
             "loss_ratio_after": loss * 1.005,
             "loss_ratio_after_nearest": 1 + 0.2 * (loss - 1),
             "optimum_after": 185.0,
-            "series": make_nested("series", curves),
+            "series": curves,
         }
     if sweep == "sparse":
         row |= {"sparse_bytes": 12205.0, "plain_bytes": 176.0, "sparse_encode_ms": 0.9 * noise}
@@ -140,7 +139,7 @@ def mufc_rows(
             "sparse_decode_ms": 80 * noise,
             "sparse_attempts": 1.0,
         }
-    return make_rows(
+    return make_cell(
         stored_sweep(sweep, dataset),
         key,
         method,
@@ -152,51 +151,52 @@ def mufc_rows(
     )
 
 
+mufc_rows = as_rows(mufc_cell)
+
+
 @cache
 def all_rows():
     """Rows of every sweep; copy before changing."""
     parts = []
     for dataset in SIZES:
         parts += [
-            mufc_rows("table1", method, dataset)
+            mufc_cell("table1", method, dataset)
             for method in ("mufc", "mufc_points", "k_fed", "dc_kmeans")
         ]
-        parts.append(mufc_rows("simplified", "mufc_simplified", dataset))
-        parts += [mufc_rows("table2", "mufc_full", dataset), mufc_rows("sparse", "mufc", dataset)]
-        parts.append(
-            mufc_rows("client_clusters", "k_fed", dataset, params={"client_clusters": 3}).assign(
-                loss_ratio=lambda rows: 0.8 * rows["loss_ratio"] + 0.2
-            )
-        )
+        parts.append(mufc_cell("simplified", "mufc_simplified", dataset))
+        parts += [mufc_cell("table2", "mufc_full", dataset), mufc_cell("sparse", "mufc", dataset)]
+        cell = mufc_cell("client_clusters", "k_fed", dataset, params={"client_clusters": 3})
+        parts.append(cell | {"loss_ratio": 0.8 * cell["loss_ratio"] + 0.2})
         for method in ("mufc", "mufc_repaired", "mufc_lazy", "mufc_full", "dc_kmeans"):
             for kind in ("random", "adversarial"):
-                parts.append(mufc_rows("removals", method, dataset, removals=100, requests=kind))
+                parts.append(mufc_cell("removals", method, dataset, removals=100, requests=kind))
             if dataset != "covtype-52" and method != "mufc_full":
                 parts += [
-                    mufc_rows("batch", method, dataset, removals=50, batch=size)
+                    mufc_cell("batch", method, dataset, removals=50, batch=size)
                     for size in (10, 30)
                 ]
         if dataset != "covtype-52":
             effect = 0.004 if dataset == "gaussian-10" else 0.05
             for power in (-4, -2, -1, 1, 2, 4):  # the default is in Table 1
                 gamma = 2.0**power / SIZES[dataset][0] ** 0.5
-                rows = mufc_rows("gamma", "mufc", dataset, params={"gamma": gamma})
-                rows["loss_ratio"] *= 1 + effect * max(power, 0)
-                parts.append(rows)
+                cell = mufc_cell("gamma", "mufc", dataset, params={"gamma": gamma})
+                factor = 1 + effect * max(power, 0)
+                parts.append(cell | {"loss_ratio": factor * cell["loss_ratio"]})
     for kind in ("random", "adversarial"):
         requests = {"removals": 50, "requests": kind, "clients": 1, "split": "iid"}
-        rows = mufc_rows("central", "mufc", "gaussian-10", **requests)
-        refits = mufc_rows("central", "q_kmeans", "gaussian-10", **requests)
-        parts += [rows, refits.assign(removal_client_ms=refits["retrain_ms"])]
+        cell = mufc_cell("central", "mufc", "gaussian-10", **requests)
+        refits = mufc_cell("central", "q_kmeans", "gaussian-10", **requests)
+        parts += [cell, refits | {"removal_client_ms": refits["retrain_ms"]}]
     for method in ("mufc", "mufc_repaired", "dc_kmeans"):
         for size in (1, 10):
             requests = {"removals": 5, "requests": "clients", "batch": size}
-            rows = mufc_rows("multiclient", method, "gaussian-10", **requests)
-            parts.append(rows.assign(reseeded=1.0, reseeded_predicted=1.0))
+            cell = mufc_cell("multiclient", method, "gaussian-10", **requests)
+            parts.append(cell | {"reseeded": 1.0, "reseeded_predicted": 1.0})
     for n_clusters in range(1, 11):
         split = {"clusters_per_client": n_clusters}
         if n_clusters == 10:
             split = {"split": "iid", "clusters_per_client": 3}
-        rows = mufc_rows("heterogeneity", "mufc", "gaussian-10", **split)
-        parts.append(rows.assign(loss_ratio=rows["loss_ratio"] * (1 + 0.02 * n_clusters)))
-    return pd.concat(parts, ignore_index=True)
+        cell = mufc_cell("heterogeneity", "mufc", "gaussian-10", **split)
+        factor = 1 + 0.02 * n_clusters
+        parts.append(cell | {"loss_ratio": factor * cell["loss_ratio"]})
+    return join_cells(parts)

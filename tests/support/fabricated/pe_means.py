@@ -3,9 +3,8 @@
 import json
 
 import numpy as np
-import pandas as pd
 
-from fabricated.rows import make_rows
+from fabricated.rows import join_cells, make_cell
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SEEDS = 12
@@ -17,12 +16,12 @@ OURS = {"iris": 0.64, "g2-4-50": 1.1, "sklearn-4-4": 0.8**3 / (0.64 * 1.1)}
 
 
 def cells(sweep, method, dataset, epsilons, area, variant="published"):
-    """Rows whose mean over seeds has that area over epsilon."""
+    """Cells whose mean over seeds has that area over epsilon."""
     # Seeds scatter by a thousandth about the mean, which is the same at every epsilon.
     values = area / (EPSILONS[-1] - EPSILONS[0]) * (1 + 1e-3 * np.linspace(-1, 1, SEEDS))
     size = SIZES[dataset]
     return [
-        make_rows(
+        make_cell(
             sweep,
             json.dumps([method, dataset, epsilon]),
             method,
@@ -47,4 +46,4 @@ def all_rows(factor=1.0):
         parts += cells("rivals", "lsh_splits_published", name, EPSILONS, 1.2 * printed)
         parts += cells("rivals", "kaplan_stemmer", name, EPSILONS, 0.9 * printed, "sound")
         parts += cells("synopsis", "synopsis", name, EPSILONS, OURS[name] * printed, "sound")
-    return pd.concat(parts, ignore_index=True)
+    return join_cells(parts)

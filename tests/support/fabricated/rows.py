@@ -1,18 +1,28 @@
-"""Fabricated rows as the store holds them, with every column that is not measured."""
+"""Fabricated rows as the store holds them, with every column that is not measured.
+
+A cell is a mapping from columns to a value of all its seeds or an array with one for each. Cells
+become rows together: a table for each of a thousand cells would take ten times as long.
+"""
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 
 import numpy as np
 import pandas as pd
 from styles import style_of
 
 from pkm.arrow import make_nested
-from pkm.schema import COLUMNS
+from pkm.schema import BY_NAME, COLUMNS
 
 #: Values of columns that no test looks at.
 NOTHING = {"text": "", "number": math.nan, "integer": 0}
+UNMEASURED = {
+    column.name: NOTHING[column.dtype]
+    for column in COLUMNS
+    if column.fill_value is None and column.dtype in NOTHING
+}
 #: Methods of whose former names the plain one was that of the published variant.
 RENAMED = ("dpm", "dp_lloyd", "lsh_splits", "sulloyd", "dist_dp", "dist_dp_median")
 
@@ -24,7 +34,7 @@ def former_name(method: str) -> str:
     return {"dist_dp_any": "dist_dp_sound_any"}.get(method, method.removesuffix("_published"))
 
 
-def make_rows(
+def make_cell(
     sweep: str,
     cell: str,
     method: str,
@@ -37,8 +47,8 @@ def make_rows(
     params: Mapping | None = None,
     charges: Sequence[Mapping] = (),
     **columns,
-) -> pd.DataFrame:
-    """Rows of one cell, one per seed.
+) -> dict:
+    """One cell; see the module.
 
     Parameters
     ----------
@@ -65,7 +75,7 @@ def make_rows(
         "method": method,
         "target": f"pkm.methods.{method}",
         "variant": "",
-        "params": make_nested("params", [params or {}] * seeds),
+        "params": params or {},
         "dataset": dataset,
         "preprocessing": "public",
         "private_bounds": False,
@@ -83,24 +93,50 @@ def make_rows(
         "epsilon_spent": epsilon if private else math.nan,
         "epsilon_unspent": 0.0 if private else math.nan,
         "iterations": 1,
-        "charges": make_nested("charges", [charges] * seeds),
+        "charges": charges,
     }
-    nothing = {
-        column.name: NOTHING[column.dtype]
-        for column in COLUMNS
-        if column.fill_value is None and column.name not in row
-    }
-    values = nothing | row | {"seed": np.arange(seeds)} | columns
-    return pd.DataFrame(values, index=range(seeds))
+    return UNMEASURED | row | {"seed": np.arange(seeds)} | columns
 
 
-def fabricate(row_of: Callable, sweep: str, methods, datasets, **values) -> Iterator:
-    """Rows of a sweep: every method on every data set.
+def join_cells(cells: Iterable[Mapping]) -> pd.DataFrame:
+    """Rows of some cells, cell by cell; columns that a cell lacks are NaN in its rows."""
+    cells = list(cells)
+    columns = {}
+    for name in dict.fromkeys(itertools.chain(*cells)):
+        values = []
+        for cell in cells:
+            seeds = len(cell["seed"])
+            value = cell.get(name, math.nan)
+            is_each = isinstance(value, Iterable) and not isinstance(value, str)
+            is_common = name in ("params", "charges") or not is_each
+            values.extend(itertools.repeat(value, seeds) if is_common else value)
+        is_nested = name in BY_NAME and BY_NAME[name].dtype not in (*NOTHING, "flag")
+        if is_nested:
+            values = make_nested(name, [None if value is math.nan else value for value in values])
+        columns[name] = values
+    return pd.DataFrame(columns)
+
+
+def as_rows(make: Callable[..., Mapping]) -> Callable[..., pd.DataFrame]:
+    """Let a function that makes a cell make the rows of it."""
+
+    @wraps(make)
+    def make_rows(*args, **values):
+        return join_cells([make(*args, **values)])
+
+    return make_rows
+
+
+make_rows = as_rows(make_cell)
+
+
+def fabricate(cell_of: Callable, sweep: str, methods, datasets, **values) -> Iterator[dict]:
+    """Cells of a sweep: every method on every data set.
 
     Parameters
     ----------
-    row_of : callable
-        Makes the rows of one cell of a paper.
+    cell_of : callable
+        Makes a cell of a paper.
     sweep : str
     methods : iterable of str
     datasets : iterable of tuple
@@ -113,7 +149,7 @@ def fabricate(row_of: Callable, sweep: str, methods, datasets, **values) -> Iter
             name: value(method, size) if callable(value) else value
             for name, value in values.items()
         }
-        yield row_of(sweep, method, dataset, size=size, **stated)
+        yield cell_of(sweep, method, dataset, size=size, **stated)
 
 
 def with_charges(rows: pd.DataFrame, charges: Sequence[Mapping]) -> pd.DataFrame:
