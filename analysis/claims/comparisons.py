@@ -236,7 +236,7 @@ def _select_matrix(
     for metric in as_list(check["metric"]):
         matrix = study.matrix(check["sweep"], metric)
         if len(matrix.cells):
-            stored.append(replace(matrix, cells=matrix.cells.assign(metric=metric)))
+            stored.append(matrix.describe(metric=metric))
     if not stored:
         raise MissingRows(context.explain_missing(check["sweep"]))
     matrix = concatenate(stored)

@@ -37,6 +37,7 @@ from scipy import special, stats
 
 from pkm.analysis.claims.findings import MissingRows
 from pkm.analysis.tables.accounting import noise_multiplier
+from pkm.analysis.tables.inference import keep_finite
 from pkm.names import suggestion
 
 Mask = np.ndarray | None
@@ -177,7 +178,8 @@ def _correlation(
     """Compute Spearman's correlation with x; 0 where all values are equal."""
     _require(len(x), MIN_POINTS, "values", "that a trend needs")
     with np.errstate(invalid="ignore"):
-        correlation = np.corrcoef(stats.rankdata(x), stats.rankdata(values, axis=1))
+        ranks = stats.rankdata(values, axis=1)
+        correlation = np.corrcoef(stats.rankdata(x), ranks)
     return np.nan_to_num(correlation[0, 1:])
 
 
@@ -201,8 +203,7 @@ def _fit_line(
     selected = _as_mask(values, mask)
     x = x[selected]
     _require(len(np.unique(x)), min_points, "values", "that a slope needs")
-    values = values[:, selected]
-    values = np.where(np.isfinite(values), values, np.nan)
+    values = keep_finite(values[:, selected])
 
     x = x - x.mean()
     values = values - values.mean(axis=1, keepdims=True)
@@ -217,13 +218,16 @@ def item(
     place: int,
 ) -> np.ndarray:
     """Return an item of lists of numbers, written as text; NaN where there is none."""
-    items = pd.Series(column.astype(str)).str.strip("[]").str.split(",").str[place]
-    return pd.to_numeric(items, errors="coerce").to_numpy(dtype=float)
+    texts = pd.Series(column.astype(str))
+    items = texts.str.strip("[]").str.split(",").str[place]
+    numbers = pd.to_numeric(items, errors="coerce")
+    return numbers.to_numpy(dtype=float)
 
 
 def _rank(values: np.ndarray) -> np.ndarray:
     """Compute the share of the cases with values before that of each one."""
-    return (stats.rankdata(values, "ordinal", axis=1) - 1) / values.shape[1]
+    ranks = stats.rankdata(values, "ordinal", axis=1)
+    return (ranks - 1) / values.shape[1]
 
 
 def _lowest(
@@ -254,8 +258,9 @@ def _interior_gain(
     """Measure how far the best inner level is below the outer ones; see the module."""
     levels = _levels(level, group)
     _require(len(levels), MIN_POINTS, "levels", "in every group")
-    by_group = pd.DataFrame(values.T).groupby([level, group]).mean()
-    means = by_group.groupby(level=0).mean().loc[levels].to_numpy()
+    by_group = pd.DataFrame(values.T).groupby([level, group])
+    by_level = by_group.mean().groupby(level=0)
+    means = by_level.mean().loc[levels].to_numpy()
     first, *inner, last = means
     best_outer = np.minimum(first, last)
     best_inner = np.min(inner, axis=0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.tables.inference import Estimates, estimate, holm
+from pkm.analysis.tables.inference import Estimates, estimate, holm, keep_finite
 from pkm.names import list_names
 
 HOLDS = "holds"
@@ -525,7 +525,7 @@ def _describe(
     elif len(on_sample) <= CASES_LISTED:
         text = f"{bootstrap.name} {', '.join(texts)}"
     else:
-        known = np.where(np.isfinite(on_sample), on_sample, np.nan)
+        known = keep_finite(on_sample)
         ends = (np.nanargmin(known), np.nanargmax(known))
         text = f"{bootstrap.name} between {' and '.join(texts[end] for end in ends)}"
         named = [texts[case] for case in np.flatnonzero(violated)[:CASES_LISTED]]

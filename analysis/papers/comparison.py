@@ -72,13 +72,15 @@ def ratios_at_one_epsilon(
     grid = np.unique(table["epsilon"].dropna())
     epsilon = min(grid, key=lambda value: abs(np.log(value / EPSILON)), default=np.nan)
     is_private = table["method"] != ranking.REFERENCE
-    table = table[(table["epsilon"] == epsilon) & is_private].drop(columns="panel")
+    is_shown = (table["epsilon"] == epsilon) & is_private
+    table = table[is_shown].drop(columns="panel")
 
     label = _make_labels(study.cells)
-    labels = map(label, in_order(table["method"], spec.order))
+    methods = in_order(table["method"], spec.order)
+    labels = dict.fromkeys(map(label, methods))
     table = table.assign(
         row=_name_rows("{dataset}  {n:,} × {d}, k {k}", table),
-        x=pd.Categorical(table["label"], list(dict.fromkeys(labels))),
+        x=pd.Categorical(table["label"], list(labels)),
     )
     fields = {
         "epsilon": f"{epsilon:g}",
@@ -121,12 +123,14 @@ def _read_ratios(
         table = table[table["dataset"].isin(first["dataset"])]
     styles = MethodStyles(study.cells)
     methods = table["method"]
+    places = in_order(methods, spec.order)
+    is_marked = table["insufficient_data"]
     table = table.assign(
         label=methods.map(_make_labels(study.cells)),
         color=[styles[name].color for name in methods],
         marker=[styles[name].marker for name in methods],
-        mark=np.where(table["insufficient_data"], f" {INSUFFICIENT}", ""),
-        place=methods.map(in_order(methods, spec.order).index),
+        mark=np.where(is_marked, f" {INSUFFICIENT}", ""),
+        place=methods.map(places.index),
     )
     # Data sets by size, methods in the order of the figure.
     order = ["d", "n", "dataset", "place", "epsilon"]
@@ -138,7 +142,8 @@ def _make_labels(cells: pd.DataFrame) -> Callable[[str], str]:
     styles = MethodStyles(cells)
 
     def label(method: str) -> str:
-        text = styles[method].label.removesuffix(" (sound)").replace("(sound, ", "(")
+        text = styles[method].label
+        text = text.removesuffix(" (sound)").replace("(sound, ", "(")
         return f"{text} †" if method in TUNED else text
 
     return label
@@ -160,8 +165,9 @@ def _describe_missing(
     """Say for each method on which data sets it lacks a result."""
     if not len(table):
         return not_run_texts([spec.title])
-    labels = table.drop_duplicates("method").set_index("method")["label"]
-    missing = ranking.missing_results(table, table["dataset"].unique())
+    labels = dict(zip(table["method"], table["label"], strict=True))
+    datasets = table["dataset"].unique()
+    missing = ranking.missing_results(table, datasets)
     return tuple(
         f"{labels[method]}: no result at every epsilon on {', '.join(names)} (not "
         "planned at this size, not available, or over the time limit: see what is "
@@ -184,24 +190,27 @@ def wide_bounds(
     if not len(cells):
         return FigureData(pd.DataFrame({"value": []}))
 
-    best = ranking.ratios(study).groupby("dataset")["reference"].min()
+    ratios = ranking.ratios(study)
+    best = ratios.groupby("dataset")["reference"].min()
     medians = np.nanmedian(matrix.values, axis=0)
+    references = cells["dataset"].map(best)
     methods = cells["method"].str.removesuffix(ranking.ZOOMED)
     is_zoomed = methods != cells["method"]
     is_zoomed |= methods.isin(ranking.ALWAYS_ZOOMED)
     table = cells.assign(
-        value=medians / cells["dataset"].map(best),
+        value=medians / references,
         x=cells["bounds_factor"],
         hue=np.where(is_zoomed, "with", "without"),
         panel=methods.map(_make_labels(study.cells)),
     )
 
-    table = (
-        table.dropna(subset=["value"])
-        .groupby(["panel", "hue", "x"], sort=False)
-        .agg(value=("value", "median"), datasets=("dataset", "nunique"))
-        .reset_index()
+    table = table.dropna(subset=["value"])
+    curves = table.groupby(["panel", "hue", "x"], sort=False)
+    table = curves.agg(
+        value=("value", "median"),
+        datasets=("dataset", "nunique"),
     )
+    table = table.reset_index()
     sets = count_text(table["datasets"], "")
     return FigureData(table, fields={"sets": sets.strip()})
 
@@ -219,7 +228,10 @@ def mean_ranks(
     ranks = _mean_ranks(table, spec, groups)
     sizes = [f"{title}: {len(names)} sets" for title, names in groups.items()]
     missing = _describe_missing(table if len(ranks) else ranks, spec)
-    fields = {"sizes": "; ".join(sizes), "level": ranking.LEVEL}
+    fields = {
+        "sizes": "; ".join(sizes),
+        "level": ranking.LEVEL,
+    }
     return FigureData(ranks, ranking.private(table), missing, fields)
 
 
@@ -251,7 +263,8 @@ def _mean_ranks(
             ]
     if not ranks:
         return pd.DataFrame({"value": [], "epsilon": [], "panel": []})
-    rows = pd.concat(ranks, ignore_index=True).rename(columns={"mean_rank": "value"})
+    rows = pd.concat(ranks, ignore_index=True)
+    rows = rows.rename(columns={"mean_rank": "value"})
     rows = _merge_styles(rows, table)
     return rows.assign(hue=rows["method"], x=rows["epsilon"])
 
@@ -275,22 +288,27 @@ def critical_differences(
     if not len(ranks):
         return data
     grid = np.unique(ranks["epsilon"])
-    chosen = np.linspace(0, grid.size - 1, min(N_DIAGRAMS, grid.size)).round()
-    ranks = ranks[ranks["epsilon"].isin(grid[chosen.astype(int)])]
-    ranks = ranks.sort_values(["epsilon", "panel", "value"], ignore_index=True)
+    n_shown = min(N_DIAGRAMS, grid.size)
+    chosen = np.linspace(0, grid.size - 1, n_shown).round()
+    epsilons = grid[chosen.astype(int)]
+    ranks = ranks[ranks["epsilon"].isin(epsilons)]
+    order = ["epsilon", "panel", "value"]
+    ranks = ranks.sort_values(order, ignore_index=True)
 
     p_value = ranks["friedman_p"]
-    p = p_value.map("p = {:.2g}".format).where(p_value >= 0.001, "p < 0.001")
+    p = p_value.map("p = {:.2g}".format)
+    p = p.where(p_value >= 0.001, "p < 0.001")
     critical = ranks["critical_difference"]
     test = p + critical.map(", CD {:.2f}".format)
     test = test.where(critical.notna(), "too few for a test")
+    named = ranks.assign(test=test)
     half = critical / 2
     ranks = ranks.assign(
         low=ranks["value"] - half,
         high=ranks["value"] + half,
         row=ranks["method"],
         group_of_sets=ranks["panel"],
-        panel=_name_rows("{panel}, ε = {epsilon:g} ({test})", ranks.assign(test=test)),
+        panel=_name_rows("{panel}, ε = {epsilon:g} ({test})", named),
     )
     return replace(data, table=ranks)
 
@@ -304,15 +322,17 @@ def ranks_by_accounting(
     for title in spec.panels:
         panel_spec = spec.for_panel(title)
         table = _read_ratios(study, panel_spec)
-        multiple = panel_spec.compare.get("times", 1.0)
-        tables[title] = table.assign(epsilon=table["epsilon"] * multiple)
-    sets = [set(ranking.private(table)["dataset"]) for table in tables.values()]
+        epsilon = table["epsilon"] * panel_spec.compare.get("times", 1.0)
+        tables[title] = table.assign(epsilon=epsilon)
+    private = map(ranking.private, tables.values())
+    sets = [set(table["dataset"]) for table in private]
     shared = sorted(set.intersection(*sets))
 
-    ranks = [
-        _mean_ranks(table[table["dataset"].isin(shared)], spec, {title: shared})
-        for title, table in tables.items()
-    ]
+    ranks = []
+    for title, table in tables.items():
+        is_shared = table["dataset"].isin(shared)
+        group = {title: shared}
+        ranks.append(_mean_ranks(table[is_shared], spec, group))
     table = pd.concat(ranks, ignore_index=True)
     return FigureData(table, fields={"sets": f"{len(shared)}"})
 
@@ -330,8 +350,8 @@ def profiles(
         table = _read_ratios(study, spec.for_panel(title))
         private = table.query("notion != 'none'")
         for group, names in _group_datasets(private).items():
-            rows = _merge_styles(ranking.profile(table, names, FACTORS), table)
-            rows = rows.assign(
+            rows = ranking.profile(table, names, FACTORS)
+            rows = _merge_styles(rows, table).assign(
                 panel=f"{title}: {group} ({len(names)})",
                 group_of_sets=group,
                 setting=title,
@@ -361,23 +381,25 @@ def winners(
 ) -> FigureData:
     """Show the best private method of each data set and epsilon."""
     table = _read_ratios(study, spec)
-    best = _merge_styles(ranking.best_methods(table), table).sort_values(
-        ["d", "n", "dataset", "epsilon"]
-    )
-    labels = best["second"].map(_make_labels(study.cells))
+    best = ranking.best_methods(table)
+    best = _merge_styles(best, table)
+    best = best.sort_values(["d", "n", "dataset", "epsilon"])
+    second = best["second"]
+    labels = second.map(_make_labels(study.cells))
     best = best.assign(
         value=best["records"],
         low=np.nan,
         high=np.nan,
         row=_name_rows("{dataset} (d {d})", best),
         hue=best["method"].where(best["useful"], "none"),
-        second=labels.where(best["second"] != "", DASH),
+        second=labels.where(second != "", DASH),
     )
     return FigureData(best)
 
 
 def times(table: pd.DataFrame) -> pd.DataFrame:
     """Sort data sets by size, and leave out of labels that methods are sound."""
-    table = table.sort_values(["n", "d", "dataset"], kind="stable", ignore_index=True)
+    order = ["n", "d", "dataset"]
+    table = table.sort_values(order, kind="stable", ignore_index=True)
     labels = table["method"].map(_make_labels(table))
     return table.assign(label=labels)

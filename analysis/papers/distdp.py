@@ -35,7 +35,8 @@ def interpretations(table: pd.DataFrame) -> pd.DataFrame:
     ]
     # The default comes first, and the sound variant last; the others stay in order.
     others = dict.fromkeys(filter(None, rows))
-    names = sorted(others, key=lambda name: (name == SOUND, name != DEFAULT))
+    names = sorted(others, key=lambda name: name != DEFAULT)
+    names = sorted(names, key=lambda name: name == SOUND)
     return table.assign(row=pd.Categorical(rows, names))
 
 
@@ -88,14 +89,15 @@ def find_strategies(charges: pd.DataFrame) -> pd.DataFrame:
     ratios = table.set_index("label", append=True)["ratio"]
     ratios = ratios.groupby(level=[0, 1]).last()
     smallest = ratios.groupby(level=0).min()
-    first = charges["label"].groupby(level=0).first().map(_NAMES["strategies"])
-    return pd.DataFrame(
-        {
-            "strategy": first.str[0],
-            "value": [ratios[run, label] for run, (_, label) in first.items()],
-            "any_move": smallest >= 1 - 1e-9,
-        }
-    )
+    labels = charges["label"].groupby(level=0).first()
+    first = labels.map(_NAMES["strategies"])
+    values = [ratios[run, label] for run, (_, label) in first.items()]
+    columns = {
+        "strategy": first.str[0],
+        "value": values,
+        "any_move": smallest >= 1 - 1e-9,
+    }
+    return pd.DataFrame(columns)
 
 
 def strategies(
@@ -103,24 +105,25 @@ def strategies(
     spec: FigureSpec,
 ) -> FigureData:
     """Show strategy and sensitivity of the sound variant by data set, k and rho."""
-    cells = study.cells[matches(study.cells, spec.where)].drop_duplicates("cell")
-    found = find_strategies(read_charges(cells).join(cells["d"]))
-    table = cells.reindex(columns=["dataset", "n", "d", "k", "epsilon", "rho"])
-    table = table.join(found)
+    is_shown = matches(study.cells, spec.where)
+    cells = study.cells[is_shown].drop_duplicates("cell")
+    charges = read_charges(cells).join(cells["d"])
+    facts = ["dataset", "n", "d", "k", "epsilon", "rho"]
+    table = cells.reindex(columns=facts)
+    table = table.join(find_strategies(charges))
 
     # Sweeps of different seeds share their charges.
     keys = ["dataset", "k", "rho"]
-    table = (
-        table.assign(
-            # The diagonal is no number, and the largest rho.
-            rho=pd.to_numeric(table["rho"], errors="coerce").fillna(np.inf),
-            mark="\n" + table["strategy"],
-            any_move=table["any_move"].map({True: "yes", False: "no"}),
-            row=table["dataset"],
-        )
-        .drop_duplicates(keys)
-        .sort_values(keys, ignore_index=True)
+    # The diagonal is no number, and the largest rho.
+    rho = pd.to_numeric(table["rho"], errors="coerce")
+    table = table.assign(
+        rho=rho.fillna(np.inf),
+        mark="\n" + table["strategy"],
+        any_move=table["any_move"].map({True: "yes", False: "no"}),
+        row=table["dataset"],
     )
+    table = table.drop_duplicates(keys)
+    table = table.sort_values(keys, ignore_index=True)
 
     # One panel for each parameter that varies.
     parts = {"rho": table["k"] == 8, "k": np.isclose(table["rho"], 0.05)}

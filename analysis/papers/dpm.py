@@ -39,10 +39,14 @@ def quality(
     table = table[table["table"] == spec.where["table"]].reset_index(drop=True)
     # A letter for each reason and note; verdicts say that rows or seeds are missing.
     texts = pd.concat([table["reason"], table["note"]])
-    is_said = texts.str.endswith(("seeds", "stored rows")) | (texts == "")
-    letters = dict(zip(texts[~is_said].unique(), string.ascii_lowercase, strict=False))
-    marks = texts.map(lambda text: f" ({letters[text]})" if text in letters else "")
-    spent = table.groupby(["dataset", "method"])["epsilon_spent"].transform("max")
+    is_said = texts.str.endswith(("seeds", "stored rows"))
+    is_said |= texts == ""
+    unsaid = texts[~is_said].unique()
+    letters = dict(zip(unsaid, string.ascii_lowercase, strict=False))
+    mark_of = {text: f" ({letter})" for text, letter in letters.items()}
+    marks = texts.map(lambda text: mark_of.get(text, ""))
+    runs = table.groupby(["dataset", "method"])
+    spent = runs["epsilon_spent"].transform("max")
     table = table.assign(
         marks=marks.groupby(level=0).sum(),
         spent=spent.map(format_number),
@@ -54,9 +58,10 @@ def quality(
         "reasons": " ".join(reasons),
     }
     stored = table.query("seeds > 0")
-    missing = find_missing(FigureData(stored, study.cells), spec)
-    cells = study.cells[study.cells["dataset"].isin(stored["dataset"])]
-    return FigureData(table, cells, missing, fields)
+    cells = study.cells
+    missing = find_missing(FigureData(stored, cells), spec)
+    is_stored = cells["dataset"].isin(stored["dataset"])
+    return FigureData(table, cells[is_stored], missing, fields)
 
 
 # Times
@@ -181,15 +186,18 @@ def matched_ratios(study: Study) -> pd.DataFrame:
     ratios = means[:, sound] / means[:, published]
     low, high = percentile_interval(ratios)
     finite = np.isfinite(matrix.values)
+    is_shared = finite[:, published] & finite[:, sound]
     charges = read_charges(matrix.cells).query("flaw != ''")
     flaws = charges.groupby(level=0)["flaw"].unique()
+    unproven = [sorted(flaws.get(column, ())) for column in published]
 
-    return pairs.drop(columns=["column_published", "column_sound"]).assign(
+    pairs = pairs.drop(columns=["column_published", "column_sound"])
+    return pairs.assign(
         value=ratios[0],
         low=low,
         high=high,
-        seeds=(finite[:, published] & finite[:, sound]).sum(axis=0),
-        unproven=[" ".join(sorted(flaws.get(column, ()))) for column in published],
+        seeds=is_shared.sum(axis=0),
+        unproven=list(map(" ".join, unproven)),
     )
 
 
@@ -199,22 +207,21 @@ def _pair_budgets(cells: pd.DataFrame) -> pd.DataFrame:
     `column_published` and `column_sound` are their columns of the matrix.
     """
     same = ["dataset", "adjacency", "preprocessing"]
-    cells = cells[["method", *same, *BUDGET]].assign(column=cells.index)
-    is_published = np.isclose(cells["epsilon"].astype(float), 1.0)
-    published = cells[is_published].rename(columns={"method": "published"})
+    cells = cells[["method", *same, *BUDGET]]
+    cells = cells.assign(column=cells.index)
+    epsilon = cells["epsilon"].astype(float)
+    published = cells[np.isclose(epsilon, 1.0)]
+    published = published.rename(columns={"method": "published"})
     sound = cells.rename(columns={"method": "sound"})
-    pairs = MATCHES.merge(published, on="published").merge(
-        sound, on=["sound", *same], suffixes=("_published", "_sound")
-    )
+    pairs = MATCHES.merge(published, on="published")
+    suffixes = ("_published", "_sound")
+    pairs = pairs.merge(sound, on=["sound", *same], suffixes=suffixes)
 
     # Take the largest budget that the published variant spent, too.
     spent = pairs["epsilon_spent_published"]
     is_affordable = pairs["epsilon_spent_sound"] <= spent * (1 + 1e-9)
     is_affordable &= pairs["delta_sound"] <= pairs["delta_published"]
-    best = (
-        pairs[is_affordable][::-1]
-        .groupby(["sound", "column_published"])["epsilon_sound"]
-        .idxmax()
-        .sort_values()
-    )
-    return pairs.loc[best]
+    last_first = pairs[is_affordable][::-1]
+    choices = last_first.groupby(["sound", "column_published"])
+    best = choices["epsilon_sound"].idxmax()
+    return pairs.loc[best.sort_values()]

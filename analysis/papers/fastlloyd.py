@@ -42,15 +42,20 @@ def sizes(
     """Show sizes of the data sets as stored and as the paper reports them."""
     stored = study.cells.drop_duplicates("dataset")
     # Sets with added outliers are not in the paper's table.
-    stored = stored[~stored["dataset"].str.contains(r"-o\d+$")]
+    has_outliers = stored["dataset"].str.contains(r"-o\d+$")
+    stored = stored[~has_outliers]
     rows = []
     for entry in REPORTED["table2"]:
-        pattern = entry["dataset"] + ("-.*" if entry["family"] else "")
-        listed = stored[stored["dataset"].str.fullmatch(pattern)]
+        pattern = entry["dataset"]
+        if entry["family"]:
+            pattern += "-.*"
+        is_listed = stored["dataset"].str.fullmatch(pattern)
+        listed = stored[is_listed]
         row = entry | {"sets": len(listed)}
         if len(listed):
             ends = listed[["n", "d", "k"]].agg(["min", "max"]).astype(str)
-            row |= {f"{name}_here": DASH.join(ends[name].unique()) for name in ends}
+            for name in ends:
+                row[f"{name}_here"] = DASH.join(ends[name].unique())
         rows.append(row)
     table = pd.DataFrame(rows)
     missing = table.loc[table["sets"] == 0, "title"]
@@ -83,12 +88,13 @@ def table3(
         "runs": count_text(stored["seeds"], "runs"),
     }
     # Measured numbers take the place of the reported ones.
-    texts = [_measured_and_reported(number) for number in table.to_dict("records")]
-    measured = table.assign(text=texts).pivot(
-        index="dataset", columns="quantity", values="text"
-    )
-    facts = table.query("quantity == 'iteration_ms'").set_index("dataset")
-    facts = facts[["rounds", "transport"]].replace("", DASH)
+    numbers = table.to_dict("records")
+    texts = list(map(_measured_and_reported, numbers))
+    measured = table.assign(text=texts)
+    measured = measured.pivot(index="dataset", columns="quantity", values="text")
+    facts = table.query("quantity == 'iteration_ms'")
+    facts = facts.set_index("dataset")[["rounds", "transport"]]
+    facts = facts.replace("", DASH)
     cells = pd.DataFrame(TABLE3["cells"]).set_index("dataset")
     lines = measured.combine_first(cells).join(facts)
     printed = lines.loc[list(TITLES)]
@@ -127,11 +133,13 @@ def parties(
     table = table.sort_values(order, ascending=[True, False, True, True, True])
     of_paper = table[table["method"] == TABLE3["method"]]
     missing = _describe_missing(of_paper, product(*spec.expected.values()))
-    measured = [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
+    shown = [*spec.extra_columns, "setting", "title"]
+    for cost in COSTS:
+        shown += [cost, f"{cost}_half_width"]
     values = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
-    shown = [*spec.extra_columns, "setting", "title", *measured]
     table = table[shown].rename(columns=values)
-    return FigureData(table, study.cells, missing, {"parties": transports(table)})
+    fields = {"parties": transports(table)}
+    return FigureData(table, study.cells, missing, fields)
 
 
 def _setting(

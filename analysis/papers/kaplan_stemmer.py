@@ -41,14 +41,18 @@ def table1(
         texts = []
         for row in ROWS:
             own = curves.get(row["key"])
-            bound = row[name.partition(" ")[0] + "_bound"]
+            error = name.partition(" ")[0]
+            bound = row[f"{error}_bound"]
+            of_bound = _bound_slope(bound, panel_spec.x, own or longest)
             slope = _slope_text(own, panel_spec.x)
-            slopes = (_bound_slope(bound, panel_spec.x, own or longest), slope)
-            texts.append(" / ".join(filter(DASH.__ne__, slopes)) or DASH)
+            known = [text for text in (of_bound, slope) if text != DASH]
+            texts.append(" / ".join(known) or DASH)
             if "times" in panel_spec.compare and slope != DASH:
-                ratio = own.values[0] / _evaluate_bound(bound, own.extra_columns)
-                largest = over_bounds.get(row["reference"], 0.0)
-                over_bounds[row["reference"]] = max(largest, ratio.max())
+                bounds = _evaluate_bound(bound, own.extra_columns)
+                ratio = own.values[0] / bounds
+                reference = row["reference"]
+                largest = over_bounds.get(reference, 0.0)
+                over_bounds[reference] = max(largest, ratio.max())
         table[name] = texts
         seeds += [int(curve.seeds.min()) for curve in curves.values()]
         if not curves:
@@ -81,8 +85,9 @@ def _measure(
     }
     curves = {}
     for key, selector in spec.curves.items():
+        check["left"] = [selector]
         with suppress(MissingRows):
-            curves[key] = measure_ratios(study, check | {"left": [selector]}, Context())
+            curves[key] = measure_ratios(study, check, Context())
     return curves
 
 
@@ -91,11 +96,14 @@ def _slope_text(
     along: str,
 ) -> str:
     """Fit a power to two points or more, all positive."""
-    if curve is None or len(curve.cases) < 2 or not (curve.values[0] > 0).all():
+    if curve is None or len(curve.cases) < 2:
+        return DASH
+    if not (curve.values[0] > 0).all():
         return DASH
     x = curve.extra_columns[along].to_numpy(dtype=float)
     slope = "slope(log(x), log(value), min_points=2)"
-    slopes = evaluate_expression(slope, {"x": x, "value": curve.values})
+    names = {"x": x, "value": curve.values}
+    slopes = evaluate_expression(slope, names)
     (low,), (high,) = percentile_interval(slopes[:, None])
     return f"{slopes[0]:.2f} [{low:.2f}, {high:.2f}]"
 
@@ -112,9 +120,13 @@ def _bound_slope(
     ends = x.agg(["min", "max"]).to_numpy(np.longdouble)
     # One bound is exponential in d: it needs more than double precision's range.
     sizes = {name: np.longdouble(value) for name, value in SIZES.items()}
+    values = []
     with np.errstate(divide="ignore", over="ignore"):
-        values = [evaluate_expression(bound, sizes | {along: end}) for end in ends]
-        (slope,) = np.diff(np.log(values)) / np.diff(np.log(ends))
+        for end in ends:
+            sizes[along] = end
+            values.append(evaluate_expression(bound, sizes))
+        rise = np.diff(np.log(values))
+        (slope,) = rise / np.diff(np.log(ends))
     return f"{slope:.2f}" if np.isfinite(slope) else DASH
 
 
@@ -123,7 +135,9 @@ def _evaluate_bound(
     sizes: pd.DataFrame,
 ) -> pd.Series:
     """Evaluate a bound at the sizes of some cells."""
-    return evaluate_expression(bound, dict(sizes[list(SIZES)].astype(float)))
+    names = list(SIZES)
+    columns = dict(sizes[names].astype(float))
+    return evaluate_expression(bound, columns)
 
 
 # Planted balls
@@ -156,12 +170,14 @@ def candidates(
     rows = rows[matches(rows, selector)]
     keys = ["method", "dataset", "n", "k", "epsilon"]
     if rows.empty:
-        return FigureData(pd.DataFrame(columns=[*keys, "mean", "largest", "seeds"]))
+        columns = [*keys, "mean", "largest", "seeds"]
+        return FigureData(pd.DataFrame(columns=columns))
 
-    means = ["unassigned_points", "nicv_best_k"]
+    names = ["unassigned_points", "nicv_best_k"]
     groups = rows.groupby(keys)
     counts = groups["n_centers"].agg(mean="mean", largest="max", seeds="size")
-    table = counts.join(groups[means].mean()).reset_index()
+    means = groups[names].mean()
+    table = counts.join(means).reset_index()
     # The sets of the captured balls are in the file alone.
     listed = rows.query("sweep == 'candidates'")["dataset"]
     printed = table[table["dataset"].isin(listed)]

@@ -44,25 +44,27 @@ def reported_losses(
     # Two kinds of server data share one reported number; Table 2 repeats two columns of
     # Table 1.
     cells = list(entry["cells"])
-    ours = [cell for cell in cells if cell["method"] == "mufc"]
-    cells += [cell | {"method": "mufc_points"} for cell in ours]
+    points = {"method": "mufc_points"}
+    cells += [cell | points for cell in cells if cell["method"] == "mufc"]
     if spec.name == "table2":
         first = REPORTED["table1"]["cells"]
         cells += [cell for cell in first if cell["method"] != "mufc"]
-    sweeps = list(dict.fromkeys([*entry["sweep"], "table1"]))
-    changes = {"cells": cells, "sweep": sweeps}
+    sweeps = dict.fromkeys([*entry["sweep"], "table1"])
+    changes = {"cells": cells, "sweep": list(sweeps)}
     table = reported.compare_reported(study, entry | changes)
     # Data sets down and methods across, as the paper prints them, with speed-ups.
-    order = {name: place for place, name in enumerate([*spec.titles, *spec.methods])}
-    table = table.sort_values(["dataset", "method"], key=lambda names: names.map(order))
+    names = [*spec.titles, *spec.methods]
+    order = {name: place for place, name in enumerate(names)}
+    keys = ["dataset", "method"]
+    table = table.sort_values(keys, key=lambda column: column.map(order))
     table = table.assign(table=int(spec.name[-1]))
     if spec.compare:
-        measured = compare(study, spec).table.set_index("dataset")["value"]
-        texts = {name: f"{times_text(value)}x" for name, value in measured.items()}
-        speedups = {
-            name: f"{texts.get(name, DASH)} | {value}x"
-            for name, value in REPORTED["speedups"].items()
-        }
+        measured = compare(study, spec).table
+        times = measured.set_index("dataset")["value"]
+        speedups = {}
+        for name, value in REPORTED["speedups"].items():
+            own = f"{times_text(times[name])}x" if name in times else DASH
+            speedups[name] = f"{own} | {value}x"
         table = table.assign(speedup=table["dataset"].map(speedups))
 
     notes = [
@@ -128,19 +130,18 @@ def removal_costs(
     table = summarize(study, all_columns).table
     order = dict.fromkeys([*spec.titles, *table["dataset"]])
     keys = [*CASE, "method", "label", *SETTING]
-    wide = (
-        table.assign(
-            dataset=pd.Categorical(table["dataset"], list(order)),
-            seeds=table.groupby(keys)["seeds"].transform("max"),
-        )
-        .pivot(index=[*keys, "seeds"], columns="metric", values="value")
-        .reindex(columns=list(spec.metric))
-        .reset_index()
-        .rename_axis(columns=None)
-        .sort_values(["sweep", "dataset", "method"])
-        .astype({"dataset": str})
+    table = table.assign(
+        dataset=pd.Categorical(table["dataset"], list(order)),
+        seeds=table.groupby(keys)["seeds"].transform("max"),
     )
-    return FigureData(wide, study.cells, find_unstored(spec.titles, wide))
+    index = [*keys, "seeds"]
+    wide = table.pivot(index=index, columns="metric", values="value")
+    wide = wide.reindex(columns=list(spec.metric))
+    wide = wide.reset_index().rename_axis(columns=None)
+    wide = wide.sort_values(["sweep", "dataset", "method"])
+    wide = wide.astype({"dataset": str})
+    missing = find_unstored(spec.titles, wide)
+    return FigureData(wide, study.cells, missing)
 
 
 def exact_and_lazy(
@@ -149,16 +150,20 @@ def exact_and_lazy(
 ) -> FigureData:
     """Show the exact and the lazy server in one row, with the ratio of their times."""
     costs = removal_costs(study, spec)
+    methods = costs.table["method"]
     both = costs.table.drop(columns=["label", "method"])
-    exact, lazy = (both[costs.table["method"] == name] for name in spec.methods)
+    exact, lazy = (both[methods == name] for name in spec.methods)
     lazy = lazy.drop(columns=[*SETTING, "seeds"])
     table = exact.merge(lazy, on=CASE, suffixes=("", "_lazy"))
 
     # The times of both over each other, in every case.
     times = replace(spec, metric=("removal_mean_ms",), extra_columns=tuple(CASE))
-    ratios = compare(study, times).table.rename(columns={"value": "ratio"})
-    table = table.merge(ratios[[*CASE, "ratio", "low", "high"]], on=CASE)
-    return replace(costs, table=table, missing=find_unstored(spec.titles, table))
+    ratios = compare(study, times).table
+    ratios = ratios.rename(columns={"value": "ratio"})
+    columns = [*CASE, "ratio", "low", "high"]
+    table = table.merge(ratios[columns], on=CASE)
+    missing = find_unstored(spec.titles, table)
+    return replace(costs, table=table, missing=missing)
 
 
 def messages(
@@ -167,9 +172,10 @@ def messages(
 ) -> FigureData:
     """Show bytes and times of secure aggregation, and times of requests without it."""
     costs = removal_costs(study, spec)
-    requests = costs.table.query("sweep == 'removals'").set_index("dataset")
+    requests = costs.table.query("sweep == 'removals'")
+    request_ms = requests.set_index("dataset")["removal_mean_ms"]
     sparse = costs.table.query("sweep == 'sparse'")
-    table = sparse.drop(columns="removal_mean_ms").assign(
-        request_ms=sparse["dataset"].map(requests["removal_mean_ms"]),
-    )
-    return replace(costs, table=table, missing=find_unstored(spec.titles, table))
+    table = sparse.drop(columns="removal_mean_ms")
+    table = table.assign(request_ms=table["dataset"].map(request_ms))
+    missing = find_unstored(spec.titles, table)
+    return replace(costs, table=table, missing=missing)

@@ -49,7 +49,9 @@ def read_charges(rows: pd.DataFrame) -> pd.DataFrame:
     wide = details.pivot(columns="name", values="value")
     names = details["name"].unique()
     index = rows.index[charges.index]
-    return charges.reset_index(drop=True).join(wide[names]).set_axis(index)
+    charges = charges.reset_index(drop=True)
+    charges = charges.join(wide[names])
+    return charges.set_axis(index)
 
 
 def flatten(
@@ -57,5 +59,7 @@ def flatten(
     fields: Sequence[str],
 ) -> pd.DataFrame:
     """Return the records of an array of lists; the index says in which list one is."""
-    records = pa.Table.from_struct_array(pc.list_flatten(lists)).select(fields)
-    return records.to_pandas().set_axis(pc.list_parent_indices(lists).to_numpy())
+    structs = pc.list_flatten(lists)
+    records = pa.Table.from_struct_array(structs).select(fields)
+    places = pc.list_parent_indices(lists)
+    return records.to_pandas().set_axis(places.to_numpy())

@@ -7,6 +7,11 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 
+def keep_finite(values: ArrayLike) -> np.ndarray:
+    """Return values with NaN in place of those that are not finite."""
+    return np.where(np.isfinite(values), values, np.nan)
+
+
 def holm(p_values: ArrayLike) -> np.ndarray:
     """Adjust p-values by Holm's step-down method, for the familywise error rate.
 
@@ -56,11 +61,13 @@ class Estimates:
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the 95 % Student t interval of each statistic itself."""
-        half_width = stats.t.ppf(0.975, self.freedom) * self.error
+        quantile = stats.t.ppf(0.975, self.freedom)
+        half_width = quantile * self.error
         low = self.center - half_width
         high = self.center + half_width
         for end in (low, high):
-            end[self.is_log] = np.exp(np.minimum(end[self.is_log], 700.0))
+            logs = np.minimum(end[self.is_log], 700.0)
+            end[self.is_log] = np.exp(logs)
         return low, high
 
     def p_above(
@@ -71,9 +78,11 @@ class Estimates:
 
         NaN where statistics without variance are equal to the bound.
         """
-        limit = np.where(self.is_log, np.log(max(bound, 1e-300)), bound)
+        log_bound = np.log(max(bound, 1e-300))
+        limit = np.where(self.is_log, log_bound, bound)
         difference = self.center - limit
-        difference = np.where(np.abs(difference) < 1e-9, 0.0, difference)
+        is_equal = np.abs(difference) < 1e-9
+        difference = np.where(is_equal, 0.0, difference)
         with np.errstate(divide="ignore", invalid="ignore"):
             t = difference / self.error
         return stats.t.sf(t, self.freedom)
@@ -110,9 +119,11 @@ def estimate(
     seeds = np.broadcast_to(seeds, resampled.shape[1])
     freedom = np.maximum(seeds - 1, 1)
     is_log = (resampled > 0).all(axis=0) & log
-    values = np.where(is_log, np.log(np.where(is_log, resampled, 1.0)), resampled)
-    values = np.where(np.isfinite(values), values, np.nan)
+    logs = np.log(np.where(is_log, resampled, 1.0))
+    values = keep_finite(np.where(is_log, logs, resampled))
     # The standard deviation of resampled means has n in the place of n - 1.
-    error = values[1:].std(axis=0) * np.sqrt(seeds / freedom)
-    error = np.where(error <= 1e-14 * np.abs(values[0]), 0.0, error)
+    correction = np.sqrt(seeds / freedom)
+    error = values[1:].std(axis=0) * correction
+    is_rounding = error <= 1e-14 * np.abs(values[0])
+    error = np.where(is_rounding, 0.0, error)
     return Estimates(values[0], error, freedom, is_log)

@@ -8,7 +8,6 @@ level if their mean ranks differ by more than Nemenyi's critical difference.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ from scipy import stats
 
 from pkm.analysis.tables.accounting import min_released_count
 from pkm.analysis.tables.charges import read_charges
+from pkm.analysis.tables.inference import keep_finite
 from pkm.analysis.tables.statistics import column_statistics
 from pkm.analysis.tables.study import SeedMatrix, Study
 
@@ -89,13 +89,16 @@ def median_interval(
     summary = column_statistics(values)
     counts = summary["seeds"].to_numpy()
     # What is not finite is sorted to the end.
-    ordered = np.sort(np.where(np.isfinite(values), values, np.nan), axis=0)
+    ordered = np.sort(keep_finite(values), axis=0)
     # Order statistics at symmetric ranks, by quantiles of the binomial distribution.
-    quantile = stats.binom.ppf(0.025, np.maximum(counts, 1), 0.5).astype(int)
+    trials = np.maximum(counts, 1)
+    quantile = stats.binom.ppf(0.025, trials, 0.5).astype(int)
     rank_low = np.maximum(quantile, 1) - 1
     rank_high = np.maximum(counts - 1 - rank_low, 0)
-    low, high = np.take_along_axis(ordered, np.stack([rank_low, rank_high]), axis=0)
-    return summary["median"].to_numpy(), low, high, counts
+    ranks = np.stack([rank_low, rank_high])
+    low, high = np.take_along_axis(ordered, ranks, axis=0)
+    medians = summary["median"].to_numpy()
+    return medians, low, high, counts
 
 
 def insufficient_data(cells: pd.DataFrame) -> pd.Series:
@@ -119,7 +122,8 @@ def insufficient_data(cells: pd.DataFrame) -> pd.Series:
     """
     charges = read_charges(cells)
     histograms = charges[charges["label"] == "bucket_counts"]
-    thresholds = [min_released_count(line) for line in histograms.to_dict("records")]
+    lines = histograms.to_dict("records")
+    thresholds = list(map(min_released_count, lines))
     thresholds = pd.Series(thresholds, histograms.index, dtype=float)
     lowest = thresholds.groupby(level=0).min()
     return lowest.reindex(cells.index) > cells["n"]
@@ -157,7 +161,9 @@ def ratios(
     cells = matrix.cells
 
     # Divide by the best run of the reference on the same data set, with the same unit.
-    best_runs = pd.DataFrame(matrix.values).min().where(cells["method"] == REFERENCE)
+    is_reference = cells["method"] == REFERENCE
+    best_runs = pd.DataFrame(matrix.values).min()
+    best_runs = best_runs.where(is_reference)
     same_rows = [cells["dataset"], cells["unit"]]
     reference = best_runs.groupby(same_rows).transform("min")
     values = matrix.values / reference.to_numpy()
@@ -172,7 +178,8 @@ def ratios(
         reference=reference,
         insufficient_data=insufficient_data(cells),
     )
-    return table.loc[np.isfinite(median), COLUMNS].reset_index(drop=True)
+    has_value = np.isfinite(median)
+    return table[COLUMNS][has_value].reset_index(drop=True)
 
 
 def _select(
@@ -182,14 +189,17 @@ def _select(
     zoomed: bool,
 ) -> SeedMatrix:
     """Select every cell once, at every epsilon of the grid, without timing cells."""
-    known = {*study.sweeps}.difference(SEPARATE_SWEEPS).union(sweeps)
-    matrix = study.matrix(sorted(known), METRIC)
+    compared = {*study.sweeps}.difference(SEPARATE_SWEEPS)
+    names = sorted(compared.union(sweeps))
+    matrix = study.matrix(names, METRIC)
     cells = matrix.cells
 
     # Methods without an epsilon are in every selection: they divide, or must be beaten.
     finds_domain = cells["method"].str.endswith(ZOOMED)
-    has_zoom = (finds_domain == zoomed) | cells["method"].isin(ALWAYS_ZOOMED)
-    is_selected = (cells["bounds_factor"] == bounds_factor) & has_zoom
+    has_zoom = finds_domain == zoomed
+    has_zoom |= cells["method"].isin(ALWAYS_ZOOMED)
+    has_bounds = cells["bounds_factor"] == bounds_factor
+    is_selected = has_bounds & has_zoom
     if sweeps:
         is_selected &= cells["sweep"].isin(sweeps)
     is_selected |= cells["epsilon"].isna()
@@ -198,12 +208,14 @@ def _select(
     is_timed = cells["timing"].astype(bool)
     matrix = matrix.take(is_selected & ~is_repeated & ~is_timed)
     names = matrix.cells["method"].str.removesuffix(ZOOMED)
-    return replace(matrix, cells=matrix.cells.assign(method=names)).broadcast()
+    return matrix.describe(method=names).broadcast()
 
 
 def private(table: pd.DataFrame) -> pd.DataFrame:
     """Select the lines of the compared methods: private ones, with k centers."""
-    return table[(table["notion"] != "none") & ~table["method"].isin(UNRANKED)]
+    is_private = table["notion"] != "none"
+    is_unranked = table["method"].isin(UNRANKED)
+    return table[is_private & ~is_unranked]
 
 
 def median_matrix(table: pd.DataFrame) -> pd.DataFrame:
@@ -219,8 +231,12 @@ def missing_results(
     """List for each private method the data sets that lack a result at some epsilon."""
     lines = private(table).groupby(["dataset", "method"])
     counts = lines["epsilon"].nunique().unstack()
-    is_missing = ~(counts.reindex(datasets) >= table["epsilon"].nunique())
-    return {method: list(lacks.index[lacks]) for method, lacks in is_missing.items()}
+    counts = counts.reindex(datasets)
+    is_missing = ~(counts >= table["epsilon"].nunique())
+    missing = {}
+    for method, lacks in is_missing.items():
+        missing[method] = list(lacks.index[lacks])
+    return missing
 
 
 def complete_methods(
@@ -259,8 +275,9 @@ def critical_difference(
     >>> round(critical_difference(4, 14), 3)  # Demšar: 2.569 sqrt(4 * 5 / (6 * 14))
     1.254
     """
-    q = stats.studentized_range.ppf(1 - LEVEL, methods, np.inf) / np.sqrt(2)
-    return float(q * np.sqrt(methods * (methods + 1) / (6 * datasets)))
+    quantile = stats.studentized_range.ppf(1 - LEVEL, methods, np.inf)
+    variance = methods * (methods + 1) / (6 * datasets)
+    return float(quantile / np.sqrt(2) * np.sqrt(variance))
 
 
 def rank(
@@ -287,7 +304,8 @@ def rank(
         `friedman_p` and `critical_difference` (Nemenyi's, at `LEVEL`); both NaN below
         three methods or two data sets.
     """
-    medians = median_matrix(table).loc[epsilon].loc[datasets, methods].to_numpy()
+    medians = median_matrix(table).loc[epsilon]
+    medians = medians.loc[datasets, methods].to_numpy()
     ranks = stats.rankdata(medians, axis=1)
     n_datasets, n_methods = medians.shape
 
@@ -344,10 +362,11 @@ def profile(
     if not methods:
         return pd.DataFrame(columns=["method", "factor", "share"])
     medians = median_matrix(table).loc[(slice(None), datasets), methods]
-    relative = medians.div(medians.min(axis=1), axis=0)
-    shares = pd.DataFrame({factor: (relative <= factor).mean() for factor in factors})
-    shares = shares.rename_axis("factor", axis=1).stack().rename("share")
-    return shares.reset_index()
+    smallest = medians.min(axis=1)
+    relative = medians.div(smallest, axis=0)
+    shares = {factor: (relative <= factor).mean() for factor in factors}
+    table = pd.DataFrame(shares).rename_axis("factor", axis=1)
+    return table.stack().rename("share").reset_index()
 
 
 def best_methods(table: pd.DataFrame) -> pd.DataFrame:
@@ -363,12 +382,15 @@ def best_methods(table: pd.DataFrame) -> pd.DataFrame:
     """
     place = ["dataset", "epsilon"]
     ranked = private(table).sort_values([*place, "median", "method"])
-    best = ranked.drop_duplicates(place)[[*place, "n", "d", "k", "method", "median"]]
-    others = ranked.drop(best.index).drop_duplicates(place).set_index(place)
-    others = others[["method", "median"]].set_axis(["second", "second_median"], axis=1)
+    facts = [*place, "n", "d", "k", "method", "median"]
+    best = ranked.drop_duplicates(place)[facts]
+    others = ranked.drop(best.index).drop_duplicates(place)
+    others = others.set_index(place)[["method", "median"]]
+    others = others.set_axis(["second", "second_median"], axis=1)
     is_baseline = table["method"].isin(BASELINES)
-    baselines = table[is_baseline].groupby(place)["median"].min().rename("baseline")
-    best = best.join(others, on=place).join(baselines, on=place)
+    baselines = table[is_baseline].groupby(place)["median"].min()
+    best = best.join(others, on=place)
+    best = best.join(baselines.rename("baseline"), on=place)
     return best.assign(
         second=best["second"].fillna(""),
         records=best["n"] * best["epsilon"] / best["k"],

@@ -67,7 +67,8 @@ class RemovalStudy(Study):
             return self._checkpoints(metric)
         parents = find_parents(sweep)
         requests = _COMBINED["requests"].get(sweep)
-        stored = [name for name in self._study.sweeps if parent_sweep(name) in parents]
+        names = self._study.sweeps
+        stored = [name for name in names if parent_sweep(name) in parents]
 
         # Collect the stored metrics, each under the names of its methods.
         matrices = []
@@ -77,21 +78,22 @@ class RemovalStudy(Study):
             if requests is not None:
                 matrix = matrix.take(matrix.cells["requests"] == requests)
             methods = matrix.cells["method"].map(template.format)
-            cells = matrix.cells.assign(method=methods, sweep=sweep)
-            matrices.append(replace(matrix, metric=metric, cells=cells))
+            matrix = matrix.describe(method=methods, sweep=sweep)
+            matrices.append(replace(matrix, metric=metric))
         matrix = concatenate(matrices)
 
         # A client of an even split sees all k clusters.
         cells = matrix.cells
         is_uneven = cells["split"] != "iid"
         n_clusters = cells["clusters_per_client"].where(is_uneven, cells["k"])
-        cells = cells.assign(
+        matrix = matrix.describe(
             clusters_per_client=n_clusters.astype(float),
             gamma_factor=_gamma_factors(cells),
         )
 
         # Drop repeated settings; even splits come first.
-        matrix = replace(matrix, cells=cells).take(np.argsort(is_uneven, kind="stable"))
+        order = np.argsort(is_uneven, kind="stable")
+        matrix = matrix.take(order)
         return matrix.take(~matrix.cells.duplicated(SETTING))
 
     def _checkpoints(
@@ -105,16 +107,16 @@ class RemovalStudy(Study):
         if metric == "loss_ratio":
             start = lines.assign(request=-1.0, loss_ratio=lines["start"])
             lines = pd.concat([start, lines])
-        wide = lines.pivot_table(index="seed", columns=[*RUN, "request"], values=metric)
+        columns = [*RUN, "request"]
+        wide = lines.pivot_table(index="seed", columns=columns, values=metric)
         styles = self.cells[["method", "label", "color", "marker"]]
-        cells = wide.columns.to_frame(index=False).merge(
-            styles.drop_duplicates("method"), on="method", how="left"
-        )
+        styles = styles.drop_duplicates("method")
+        cells = wide.columns.to_frame(index=False)
+        cells = cells.merge(styles, on="method", how="left")
         cells = cells.assign(sweep=CHECKPOINTS, epsilon=np.nan)
+        seeds = wide.index.to_numpy()
         left_out = np.zeros(len(cells), int)
-        return SeedMatrix(
-            metric, cells, wide.index.to_numpy(), wide.to_numpy(), left_out
-        )
+        return SeedMatrix(metric, cells, seeds, wide.to_numpy(), left_out)
 
 
 def parent_sweep(sweep: str) -> str:
@@ -144,7 +146,8 @@ def _gamma_factors(table: pd.DataFrame) -> pd.Series:
     """Compute the side of bins over its default, to four digits; NaN without bins."""
     gammas = [entry.get("gamma", "auto") for entry in parse_parameters(table)]
     gammas = pd.Series(gammas, table.index, dtype=object)
-    factors = pd.to_numeric(gammas, errors="coerce") * table["n"] ** 0.5
+    sides = pd.to_numeric(gammas, errors="coerce")
+    factors = sides * table["n"] ** 0.5
     factors = factors.where(gammas != "auto", 1.0)
     return factors.map("{:.4g}".format).astype(float)
 
@@ -160,10 +163,12 @@ def read_checkpoints(study: Study) -> pd.DataFrame:
     """
     columns = ["request", "accumulated_s", "retrain_s", "loss_ratio"]
     rows = study.rows_with(["series", "removals"])
-    rows = rows[rows["sweep"].map(parent_sweep).isin(find_parents(CHECKPOINTS))]
+    parents = rows["sweep"].map(parent_sweep)
+    rows = rows[parents.isin(find_parents(CHECKPOINTS))]
     if not len(rows):
         return pd.DataFrame(columns=[*RUN, "seed", "start", *columns])
     lists = pa.array(rows["series"], type=TYPES["checkpoints"])
     checkpoints = flatten(lists, columns).astype(float)
     runs = rows[[*RUN, "seed"]].assign(start=rows["loss_ratio"])
-    return checkpoints.join(runs.reset_index(drop=True)).reset_index(drop=True)
+    runs = runs.reset_index(drop=True)
+    return checkpoints.join(runs).reset_index(drop=True)

@@ -11,6 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from pkm import schema
+from pkm.analysis.tables.inference import keep_finite
 from pkm.analysis.tables.study import SeedMatrix
 
 BOOTSTRAP_REPEATS = 2000
@@ -60,19 +61,20 @@ def column_statistics(values: np.ndarray) -> pd.DataFrame:
        mean  half_width  median  seeds  deviation
     0   2.0   12.706205     2.0      2   1.414214
     """
-    known = pd.DataFrame(values).where(np.isfinite(values))
+    known = pd.DataFrame(keep_finite(values))
     seeds = known.count()
     deviation = known.std()
-    quantile = stats.t.ppf(0.975, np.maximum(seeds - 1, 1))
-    return pd.DataFrame(
-        {
-            "mean": known.mean(),
-            "half_width": quantile * deviation / np.sqrt(np.maximum(seeds, 1)),
-            "median": known.median(),
-            "seeds": seeds,
-            "deviation": deviation,
-        }
-    )
+    freedom = np.maximum(seeds - 1, 1)
+    quantile = stats.t.ppf(0.975, freedom)
+    root = np.sqrt(np.maximum(seeds, 1))
+    columns = {
+        "mean": known.mean(),
+        "half_width": quantile * deviation / root,
+        "median": known.median(),
+        "seeds": seeds,
+        "deviation": deviation,
+    }
+    return pd.DataFrame(columns)
 
 
 def area(matrix: SeedMatrix) -> SeedMatrix:
@@ -90,23 +92,30 @@ def area(matrix: SeedMatrix) -> SeedMatrix:
         One column per curve; no columns if the grid has fewer than two epsilons.
     """
     grid = matrix.epsilons
-    identity = matrix.cells[["sweep", *schema.names("identity")]].astype(str)
-    curve = identity.groupby(list(identity), sort=False).ngroup()
-    matrix = replace(matrix, cells=matrix.cells.assign(curve=curve)).broadcast()
+    names = ["sweep", *schema.names("identity")]
+    identity = matrix.cells[names].astype(str)
+    curves = identity.groupby(names, sort=False)
+    matrix = matrix.describe(curve=curves.ngroup())
+    matrix = matrix.broadcast()
 
     # The columns of complete curves, curve by curve.
-    cells = matrix.cells.sort_values(["curve", "epsilon"], kind="stable")
-    n_epsilons = cells.groupby("curve")["epsilon"].transform("count")
-    cells = cells[(n_epsilons == grid.size) & (n_epsilons > 1)]
-    columns = cells.index.to_numpy().reshape(-1, max(grid.size, 1))
+    order = ["curve", "epsilon"]
+    places = matrix.cells[order].sort_values(order, kind="stable")
+    n_epsilons = places.groupby("curve")["epsilon"].transform("count")
+    is_complete = (n_epsilons == grid.size) & (n_epsilons > 1)
+    complete = places[is_complete].index.to_numpy()
+    columns = complete.reshape(-1, max(grid.size, 1))
 
     firsts = matrix.take(columns[:, 0])
+    cells = firsts.cells.drop(columns="curve")
+    values = matrix.values[:, columns]
+    left_out = matrix.left_out[columns]
     return replace(
         firsts,
         metric=f"{matrix.metric}_area",
-        cells=firsts.cells.drop(columns="curve").assign(epsilon=np.nan),
-        values=np.trapezoid(matrix.values[:, columns], grid, axis=2),
-        left_out=matrix.left_out[columns].sum(axis=1),
+        cells=cells.assign(epsilon=np.nan),
+        values=np.trapezoid(values, grid, axis=2),
+        left_out=left_out.sum(axis=1),
     )
 
 
@@ -126,16 +135,18 @@ def resampled_means(matrix: SeedMatrix) -> np.ndarray:
     rng = np.random.default_rng([_BOOTSTRAP_SEED, n_seeds])
     shares = np.full(n_seeds, 1 / n_seeds)
     counts = rng.multinomial(n_seeds, shares, size=BOOTSTRAP_REPEATS)
-    weights = np.vstack([np.ones(n_seeds), counts])
+    sample = np.ones(n_seeds)
+    weights = np.vstack([sample, counts])
 
     finite = np.isfinite(matrix.values)
     total = weights @ np.where(finite, matrix.values, 0.0)
     count = weights @ finite.astype(float)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    means = total / np.maximum(count, 1)
+    return np.where(count > 0, means, np.nan)
 
 
 def percentile_interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Compute the 95 % percentile interval of each column of resamples."""
-    resamples = np.where(np.isfinite(resampled), resampled, np.nan)[1:]
+    resamples = keep_finite(resampled[1:])
     low, high = np.quantile(resamples, [0.025, 0.975], axis=0)
     return low, high

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pkm import schema
+from pkm.analysis.tables.inference import keep_finite
 from pkm.arrow import read_parameters
 
 #: Columns that are the same in all rows of a cell: those that every row has, and those
@@ -64,17 +65,27 @@ class SeedMatrix:
         columns = np.asarray(columns)
         if columns.dtype == bool and columns.all():
             return self
+        cells = self.cells.iloc[columns]
         return replace(
             self,
-            cells=self.cells.iloc[columns].reset_index(drop=True),
+            cells=cells.reset_index(drop=True),
             values=self.values[:, columns],
             left_out=self.left_out[columns],
         )
 
+    def describe(
+        self,
+        **columns: object,
+    ) -> "SeedMatrix":
+        """Return the matrix with further columns of its cells."""
+        cells = self.cells.assign(**columns)
+        return replace(self, cells=cells)
+
     @property
     def epsilons(self) -> np.ndarray:
         """The epsilon grid: sorted declared epsilons of the private cells."""
-        return np.unique(self.cells["epsilon"].dropna().to_numpy(dtype=float))
+        declared = self.cells["epsilon"].dropna()
+        return np.unique(declared.to_numpy(dtype=float))
 
     def broadcast(self) -> "SeedMatrix":
         """Return the matrix with cells without epsilon repeated at each epsilon."""
@@ -82,11 +93,14 @@ class SeedMatrix:
         constant = self.cells["epsilon"].isna().to_numpy()
         if not grid.size or not constant.any():
             return self
+        private = np.flatnonzero(~constant)
         repeated = np.repeat(np.flatnonzero(constant), grid.size)
-        matrix = self.take(np.append(np.flatnonzero(~constant), repeated))
-        epsilon = matrix.cells["epsilon"].to_numpy(dtype=float).copy()
-        epsilon[-repeated.size :] = np.tile(grid, constant.sum())
-        return replace(matrix, cells=matrix.cells.assign(epsilon=epsilon))
+        matrix = self.take(np.append(private, repeated))
+
+        declared = self.cells["epsilon"].to_numpy(dtype=float)
+        tiled = np.tile(grid, constant.sum())
+        epsilon = np.append(declared[private], tiled)
+        return matrix.describe(epsilon=epsilon)
 
 
 @dataclass(frozen=True)
@@ -127,7 +141,8 @@ class Study:
         self,
         rows: pd.DataFrame,
     ):
-        absent = [name for name in (*REQUIRED, "seed") if name not in rows]
+        required = (*REQUIRED, "seed")
+        absent = [name for name in required if name not in rows]
         if absent:
             raise ValueError(
                 f"rows lack the columns {absent}; they must come from the cell store "
@@ -143,7 +158,8 @@ class Study:
             )
 
         description = rows.filter([*REQUIRED, *DEFAULTS])
-        self.cells = _describe_cells(description.drop_duplicates(["sweep", "cell"]))
+        firsts = description.drop_duplicates(["sweep", "cell"])
+        self.cells = _describe_cells(firsts)
         # Text of the parameters, to group by.
         texts = self.cells[["cell", "params"]].drop_duplicates("cell")
         texts = texts.set_index("cell")["params"]
@@ -185,8 +201,9 @@ class Study:
         if not set(metrics) <= set(self._rows):
             return self._rows.iloc[:0]
         # Whole rows are taken once: they are wide.
-        runs = self._rows[["cell", "seed", *metrics]].reset_index(drop=True)
-        runs = runs.dropna().drop_duplicates(["cell", "seed"])
+        run = ["cell", "seed"]
+        runs = self._rows[[*run, *metrics]].reset_index(drop=True)
+        runs = runs.dropna().drop_duplicates(run)
         return self._rows.iloc[runs.index]
 
     def _find_runs(
@@ -208,7 +225,8 @@ class Study:
         metric: str,
     ) -> SeedMatrix:
         runs = self._sweep_runs(sweep)
-        measured = np.full((len(runs.seeds), len(runs.cells)), np.nan)
+        shape = len(runs.seeds), len(runs.cells)
+        measured = np.full(shape, np.nan)
         if metric in self._rows:
             values = self._rows[metric].iloc[runs.places]
             measured[runs.lines, runs.columns] = values.to_numpy(dtype=float)
@@ -217,9 +235,11 @@ class Study:
         finite = np.isfinite(measured)
         used = finite.any(axis=1)
         left_out = np.isinf(measured).sum(axis=0)
-        values = np.where(finite, measured, np.nan)[used]
-        matrix = SeedMatrix(metric, runs.cells, runs.seeds[used], values, left_out)
-        return matrix.take(finite.any(axis=0) | (left_out > 0))
+        seeds = runs.seeds[used]
+        values = keep_finite(measured[used])
+        matrix = SeedMatrix(metric, runs.cells, seeds, values, left_out)
+        has_values = finite.any(axis=0)
+        return matrix.take(has_values | (left_out > 0))
 
 
 def _describe_cells(rows: pd.DataFrame) -> pd.DataFrame:
@@ -232,15 +252,16 @@ def _describe_cells(rows: pd.DataFrame) -> pd.DataFrame:
     # Rows with and without such a column may be mixed; NaN, which cannot be filled in,
     # stays.
     known = {name: value for name, value in DEFAULTS.items() if value == value}
-    cells = rows.assign(**absent)[[*REQUIRED, *DEFAULTS]].reset_index(drop=True)
-    cells = cells.fillna(known).rename(columns={"half_width": DOMAIN_HALF_WIDTH})
+    cells = rows.assign(**absent)[[*REQUIRED, *DEFAULTS]]
+    cells = cells.reset_index(drop=True).fillna(known)
+    cells = cells.rename(columns={"half_width": DOMAIN_HALF_WIDTH})
 
     parameters = read_parameters(cells)
-    names = {name for entry in parameters for name in entry}
-    columns = {
-        name: pd.Series([_plain(entry.get(name)) for entry in parameters], dtype=object)
-        for name in sorted(names.difference(cells))
-    }
+    names = set().union(*parameters)
+    columns = {}
+    for name in sorted(names.difference(cells)):
+        values = [_plain(entry.get(name)) for entry in parameters]
+        columns[name] = pd.Series(values, dtype=object)
     texts = [json.dumps(entry, sort_keys=True) for entry in parameters]
     return parse_planted_names(cells.assign(**columns, params=texts))
 
@@ -296,8 +317,10 @@ def matches(
     """
     mask = np.ones(len(cells), dtype=bool)
     for name, value in as_columns(selector).items():
+        if name not in cells:
+            return np.zeros(len(cells), dtype=bool)
         values = value if isinstance(value, list | tuple) else [value]
-        mask &= cells[name].isin(values).to_numpy() if name in cells else False
+        mask &= cells[name].isin(values).to_numpy()
     return mask
 
 
@@ -320,10 +343,12 @@ def concatenate(matrices: Sequence[SeedMatrix]) -> SeedMatrix:
         return matrices[0]
     tables = [pd.DataFrame(matrix.values, matrix.seeds) for matrix in matrices]
     table = pd.concat(tables, axis=1).sort_index()
+    cells = [matrix.cells for matrix in matrices]
+    left_out = [matrix.left_out for matrix in matrices]
     return SeedMatrix(
         matrices[0].metric,
-        pd.concat([matrix.cells for matrix in matrices], ignore_index=True),
+        pd.concat(cells, ignore_index=True),
         table.index.to_numpy(),
         np.ascontiguousarray(table),
-        np.concatenate([matrix.left_out for matrix in matrices]),
+        np.concatenate(left_out),
     )

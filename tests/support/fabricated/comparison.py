@@ -94,9 +94,9 @@ def _all_cells(factors=FACTORS, missing=(("eugkm", "wide"),)):
     return parts
 
 
-def all_rows(**options):
+def all_rows(*options, **others):
     """Rows of the runs at tight bounds."""
-    return join_cells(_all_cells(**options))
+    return join_cells(_all_cells(*options, **others))
 
 
 def _setting_cells(factors=FACTORS, datasets=SIZES):
@@ -129,9 +129,9 @@ def _setting_cells(factors=FACTORS, datasets=SIZES):
     return parts
 
 
-def setting_rows(**options):
+def setting_rows(*options, **others):
     """Rows of the same methods in other settings."""
-    return join_cells(_setting_cells(**options))
+    return join_cells(_setting_cells(*options, **others))
 
 
 def _public_cells():
