@@ -124,17 +124,16 @@ def make_figure_data(
         # The means that the paper reports of the first metric, by data set and method.
         entries = read_claims(spec.paper)["reported"]
         refuse_unknown(spec.reported, entries, f"{spec}: reported")
-        cells = [
-            cell
-            for name in spec.reported
-            for cell in list_reported_cells(entries[name])
-        ]
-        data = replace(data, table=with_means(data.table, cells, spec.metric[0]))
-    if spec.transform and len(data.table):
-        transform = spec.function(spec.transform)
-        data = replace(data, table=transform(data.table))
+        cells = []
+        for name in spec.reported:
+            cells += list_reported_cells(entries[name])
+        table = with_means(data.table, cells, spec.metric[0])
+        data = replace(data, table=table)
     if len(data.table):
-        data = replace(data, table=with_columns(data.table, spec.columns))
+        table = data.table
+        if spec.transform:
+            table = spec.function(spec.transform)(table)
+        data = replace(data, table=with_columns(table, spec.columns))
     if data.missing is None:
         data = replace(data, missing=find_missing(data, spec))
     return data
@@ -155,8 +154,10 @@ def select(
     selected = selected or [_select_rows(study, spec)]
     table = _concat([data.table for data in selected])
     missing = [text for data in selected for text in data.missing or ()]
-    data = FigureData(table, _concat([data.source_cells for data in selected]))
-    return replace(data, missing=(*find_missing(data, spec), *dict.fromkeys(missing)))
+    cells = _concat([data.source_cells for data in selected])
+    data = FigureData(table, cells)
+    missing = dict.fromkeys([*find_missing(data, spec), *missing])
+    return replace(data, missing=tuple(missing))
 
 
 def _select_rows(
@@ -195,8 +196,9 @@ def compare(
     # Columns that differ within the left side of a comparison say nothing of it.
     cells = comparisons.matrix.cells
     left = comparisons.rows["left"]
-    described = cells.iloc[left].filter(CELL_COLUMNS)
-    sides = described.groupby(comparisons.rows["comparison"].to_numpy())
+    numbers = comparisons.rows["comparison"].to_numpy()
+    described = cells.filter(CELL_COLUMNS).iloc[left]
+    sides = described.groupby(numbers)
     varying = described.columns[sides.nunique().max() > 1]
 
     matrix = study.matrix(spec.sweep, spec.metric[0])
@@ -251,10 +253,12 @@ def summarize(
         if not (spec.methods or spec.curves):
             # Others than the most common adjacency, unit and trust may not share an
             # axis.
-            private = table[table["notion"] != "none"]
+            facts = ["method", "adjacency", "unit", "trust"]
+            private = table[facts][table["notion"] != "none"]
             models = private["adjacency"].str.cat(private[["unit", "trust"]], sep="/")
-            is_common = models.isin(models.mode().iloc[:1])
-            others = sorted(set(private.loc[~is_common, "method"]))
+            common = models.mode().iloc[:1]
+            is_other = ~models.isin(common)
+            others = sorted(set(private["method"][is_other]))
             missing = tuple(
                 f"{label}: another adjacency, unit or trust model, not on this axis"
                 for label in map(MethodStyles(table).label, others)
@@ -284,10 +288,11 @@ def assign_channels(
 
     table = table.assign(hue=table[spec.hue])
     if spec.curves:
-        curves = spec.curves.items()
-        table = _concat(
-            [table[matches(table, cells)].assign(hue=name) for name, cells in curves]
-        )
+        curves = []
+        for name, cells in spec.curves.items():
+            curve = table[matches(table, cells)]
+            curves.append(curve.assign(hue=name))
+        table = _concat(curves)
     columns = {name: table[column] for name, column in channels.items()}
     table = table.assign(**columns).infer_objects()
     if spec.kind == "lines":
@@ -301,7 +306,8 @@ def assign_channels(
         order = list(map(": ".join, product(*orders)))
         table["panel"] = pd.Categorical(names[0].str.cat(names[1:], sep=": "), order)
     names = [*CHANNELS, *CELL_COLUMNS, *used, *spec.extra_columns, *HIDDEN]
-    return table.filter(dict.fromkeys([*names, *STATISTICS])).reset_index(drop=True)
+    shown = dict.fromkeys([*names, *STATISTICS])
+    return table.filter(shown).reset_index(drop=True)
 
 
 def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

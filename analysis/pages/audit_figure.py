@@ -56,7 +56,9 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
         for finding in audit.findings
         if not finding["flaw"]
     )
-    return render(FigureData(_marks(audits), None, unexplained, fields, texts), spec)
+    marks = _marks(audits)
+    data = FigureData(marks, None, unexplained, fields, texts)
+    return render(data, spec)
 
 
 def read_spec() -> FigureSpec:
@@ -73,7 +75,8 @@ def _marks(audits: Sequence[Audit]) -> pd.DataFrame:
         facts = (audit.method, audit.variant, group)
         for query, ratio in audit.tightness.items():
             verdict = audit.query_verdicts.get(query, NO_POWER)
-            lines.append((*facts, query.replace("_", " "), verdict, ratio, "replay"))
+            name = query.replace("_", " ")
+            lines.append((*facts, name, verdict, ratio, "replay"))
         bounds = {
             audit.verdicts.get("blackbox", NO_POWER): audit.lower_bound,
             ALL_RELEASES: audit.transcript_bound,
@@ -84,12 +87,14 @@ def _marks(audits: Sequence[Audit]) -> pd.DataFrame:
                 lines.append((*facts, "", hue, bound, "blackbox"))
     columns = ["method", "variant", "group", "row", "hue", "number", "panel"]
     marks = pd.DataFrame(lines, columns=columns)
-    is_outside = (marks["panel"] == "replay") & (marks["number"] > MAX_RATIO)
+    numbers = marks["number"]
+    is_outside = (marks["panel"] == "replay") & (numbers > MAX_RATIO)
+    texts = numbers.map(_ratio_text)
     return marks.assign(
-        value=marks["number"].mask(is_outside, MAX_RATIO),
+        value=numbers.mask(is_outside, MAX_RATIO),
         low=np.nan,
         high=np.nan,
-        text=marks["number"].map(_ratio_text).where(is_outside, ""),
+        text=texts.where(is_outside, ""),
         group=pd.Categorical(marks["group"], marks["group"].unique()),
         row=pd.Categorical(marks["row"], marks["row"].unique()),
     )

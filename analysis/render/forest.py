@@ -33,7 +33,8 @@ def prepare(
     mark, and `start` and `end` of bars.
     """
     hues = list(dict.fromkeys([*spec.stacked, *styles]))
-    table = table[table["hue"].isin(list(styles))]
+    is_drawn = table["hue"].isin(list(styles))
+    table = table[is_drawn]
     table = table.sort_values(
         "hue", key=lambda column: column.map(hues.index), kind="stable"
     )
@@ -121,7 +122,8 @@ def draw(
             zorder=1,
         )
     for entry in spec.references:
-        axes.axvline(reference_place(entry, table), **artist(reference_line(entry)))
+        line = reference_line(entry)
+        axes.axvline(reference_place(entry, table), **artist(line))
 
     if panel.log:
         axes.set_xscale("log")

@@ -41,9 +41,11 @@ def prepare(
 
 def sides(panel: Panel) -> tuple[list[Any], list[Any]]:
     """Return the columns and, from the lowest, the rows of a map."""
+    columns = ordered(panel.table["x"], panel.spec)
     rows = ordered(panel.table["row"], panel.spec)
-    is_named = isinstance(rows[0], str)
-    return ordered(panel.table["x"], panel.spec), rows[::-1] if is_named else rows
+    if isinstance(rows[0], str):
+        rows = rows[::-1]
+    return columns, rows
 
 
 def color_map(panel: Panel) -> str:
@@ -58,14 +60,16 @@ def norm(panels: Sequence[Panel]) -> Normalize:
     """Return the color scale of some maps, as the first of them has it."""
     spec = panels[0].spec
     values = pd.concat([panel.table["value"] for panel in panels])
-    low, high = map(float, spec.color_limits or (values.min(), values.max()))
+    limits = spec.color_limits or (values.min(), values.max())
+    low, high = map(float, limits)
     if spec.colors == "diverging":
         largest = max(abs(low), abs(high), 1.0)
         return Normalize(-largest, largest)
     if spec.colors == "log" and low < high:
         return LogNorm(low, high)
     # A range that is nothing but rounding would show structure where there is none.
-    pad = max(0.01 * max(abs(low), abs(high)) - (high - low), 0) / 2
+    largest = max(abs(low), abs(high))
+    pad = max(0.01 * largest - (high - low), 0) / 2
     return Normalize(low - pad, high + pad or 1.0)
 
 
@@ -107,13 +111,14 @@ def draw(
         edgecolors="white",
         linewidth=1,
     )
-    x_names, y_names = (map(panel.spec.format_name, side) for side in (columns, rows))
-    x_names = list(x_names)
+    name = panel.spec.format_name
+    x_names = list(map(name, columns))
+    y_names = list(map(name, rows))
     turned = {}
     if sum(map(len, x_names)) > LETTERS:
         turned = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
     axes.set_xticks(range(len(columns)), x_names, **turned)
-    axes.set_yticks(range(len(rows)), list(y_names))
+    axes.set_yticks(range(len(rows)), y_names)
     axes.tick_params(length=0)
     axes.grid(False)
     axes.spines[:].set_visible(False)

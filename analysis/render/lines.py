@@ -38,29 +38,36 @@ def prepare(
     of one hue apart. `shown_low` and `shown_high` are the ends of bands, `baseline`
     tells which rows set no limits.
     """
-    table = table[table["hue"].isin(list(styles))]
+    is_drawn = table["hue"].isin(list(styles))
+    table = table[is_drawn]
     baseline = [styles[hue].baseline for hue in table["hue"]]
     table = table.assign(baseline=np.array(baseline, dtype=bool))
     names = []
     if not pd.api.types.is_numeric_dtype(table["x"]):
         names = ordered(table["x"], spec)
-        table = table.assign(x=[float(names.index(name)) for name in table["x"]])
+        places = map(names.index, table["x"])
+        table = table.assign(x=list(map(float, places)))
     value = table["value"]
-    low, high = (
-        value if spec.interval == "none" else table[end].fillna(value)
-        for end in ("low", "high")
-    )
+    low = value
+    high = value
+    if spec.interval != "none":
+        low = table["low"].fillna(value)
+        high = table["high"].fillna(value)
     table = table.assign(shown_low=low, shown_high=high)
-    log = spec.y_scale == "log" and bool((value > 0).any())
+    is_positive = value > 0
+    log = spec.y_scale == "log" and bool(is_positive.any())
     if spec.y_scale == "auto":
         log = wants_log(_limiting(table))
     if log and spec.cut:
         # The lower ends of bands may be below zero.
-        largest = value if spec.cut == "point" else value[value > 0].min()
+        largest = value if spec.cut == "point" else value[is_positive].min()
         low = np.fmax(low, largest / MAX_BAND)
-        table = table.assign(shown_low=low, shown_high=np.fmax(high, low))
-    places = {float(place): spec.format_name(name) for place, name in enumerate(names)}
-    return Panel(spec, table, styles, log, places)
+        high = np.fmax(high, low)
+        table = table.assign(shown_low=low, shown_high=high)
+    labels = {}
+    for place, name in enumerate(names):
+        labels[float(place)] = spec.format_name(name)
+    return Panel(spec, table, styles, log, labels)
 
 
 def curves(panel: Panel) -> Iterator[tuple[Any, dict, pd.DataFrame]]:
@@ -69,10 +76,12 @@ def curves(panel: Panel) -> Iterator[tuple[Any, dict, pd.DataFrame]]:
     Levels have one row, whose x is missing.
     """
     spec = panel.spec
-    variants = variant_styles(panel.table, spec) if spec.style else {}
-    keys = list(panel.table.filter(["hue", "style", "curve"]))
+    table = panel.table
+    variants = variant_styles(table, spec) if spec.style else {}
+    keys = list(table.filter(["hue", "style", "curve"]))
     for order, (hue, style) in enumerate(panel.styles.items()):
-        rows = panel.table[panel.table["hue"] == hue].sort_values("x", kind="stable")
+        rows = table[table["hue"] == hue]
+        rows = rows.sort_values("x", kind="stable")
         level = rows.index.where(rows["x"].isna())
         parts = rows.groupby(
             [*(rows[key] for key in keys), level],
@@ -81,8 +90,10 @@ def curves(panel: Panel) -> Iterator[tuple[Any, dict, pd.DataFrame]]:
             observed=True,
         )
         for _, part in parts:
-            change = variants[part["style"].iloc[0]] if variants else {}
-            yield hue, {"zorder": 10 + order} | style.line | change, part
+            line = {"zorder": 10 + order} | style.line
+            if variants:
+                line |= variants[part["style"].iloc[0]]
+            yield hue, line, part
 
 
 def draw(
@@ -94,7 +105,8 @@ def draw(
     hues = list(panel.styles)
     for hue, line, rows in curves(panel):
         value = rows["value"]
-        low, high = rows["shown_low"], rows["shown_high"]
+        low = rows["shown_low"]
+        high = rows["shown_high"]
         with_interval = (low < high).any() and line["zorder"] > 2
         band = {"color": line["color"], "alpha": BAND, "linewidth": 0}
         if rows["x"].isna().all():
@@ -106,12 +118,14 @@ def draw(
         x = rows["x"]
         if spec.dodge:
             # Curves differ by equal factors.
-            x = x * 2.0 ** (DODGE * (2 * (hues.index(hue) + 0.5) / len(hues) - 1))
+            place = 2 * (hues.index(hue) + 0.5) / len(hues) - 1
+            x = x * 2.0 ** (DODGE * place)
         if with_interval and spec.bands == "bars":
+            lengths = [value - low, high - value]
             axes.errorbar(
                 x,
                 value,
-                np.clip([value - low, high - value], 0, None),
+                np.clip(lengths, 0, None),
                 fmt="none",
                 ecolor=line["color"],
                 elinewidth=1.2,
@@ -147,20 +161,25 @@ def _draw_reference(
         axes.axvline(entry["x"], **line)
     else:
         for x, value in list(fitted(panel).values())[:1]:
-            middle, height = np.exp(np.log([x, value]).mean(axis=1))
+            logs = np.log([x, value])
+            middle, height = np.exp(logs.mean(axis=1))
             ends = x[[0, -1]]
-            axes.plot(ends, height * (ends / middle) ** entry["slope"], **line)
+            powers = (ends / middle) ** entry["slope"]
+            axes.plot(ends, height * powers, **line)
 
 
 def reference_line(entry: Mapping) -> dict:
     """Return how a reference line is drawn: by default grey and dotted."""
-    own = {key: value for key, value in entry.items() if key not in ("x", "y", "slope")}
-    return {
+    default = {
         "color": "#8c8c8c",
         "linestyle": ":",
         "linewidth": 1.2,
         "marker": "",
-    } | own
+    }
+    line = default | dict(entry)
+    for key in ("x", "y", "slope"):
+        line.pop(key, None)
+    return line
 
 
 # Axes
@@ -172,7 +191,8 @@ def _set_x_axis(
 ) -> None:
     """Put ticks at the grid's values, thinned where they are many."""
     spec = panel.spec
-    grid = np.unique(panel.table["x"].dropna().to_numpy(dtype=float))
+    x = panel.table["x"].dropna()
+    grid = np.unique(x.to_numpy(dtype=float))
     if panel.names:
         axes.set_xticks(list(panel.names), list(panel.names.values()))
     elif grid.size:
@@ -196,30 +216,40 @@ def _choose_ticks(
     """
     places = grid if spec.x_scale == "linear" else np.log(grid)
     # The width of a label, as a share of that of the axes.
-    letters = LETTER * max(len(short_number(value)) for value in grid) + BETWEEN
+    longest = max(len(short_number(value)) for value in grid)
+    letters = LETTER * longest + BETWEEN
     size = matplotlib.rcParams["xtick.labelsize"] / 72
     columns = axes.get_subplotspec().get_gridspec().ncols
-    share = letters * size * columns / (INSIDE * axes.figure.get_figwidth())
+    width = INSIDE * axes.figure.get_figwidth()
+    share = letters * size * columns / width
     # Differences of values are rounded.
     distance = np.ptp(places) * share - 1e-9
     chosen = [0]
     for index in range(1, grid.size):
-        if places[index] - places[chosen[-1]] >= distance:
+        last = places[chosen[-1]]
+        if places[index] - last >= distance:
             chosen.append(index)
     if spec.x_scale == "linear" and 2 * len(chosen) < grid.size:
-        ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(grid[0], grid[-1])
-        return ticks[(ticks >= grid[0]) & (ticks <= grid[-1])]
+        low = grid[0]
+        high = grid[-1]
+        locator = MaxNLocator(5, steps=[1, 2, 5, 10])
+        ticks = locator.tick_values(low, high)
+        is_inside = (ticks >= low) & (ticks <= high)
+        return ticks[is_inside]
     return grid[chosen]
 
 
 def _limiting(table: pd.DataFrame) -> np.ndarray:
     """Return the values that set scale and limits: without baselines, if possible."""
     others = table[~table["baseline"]]
-    inside = (others if len(others) else table)["value"].to_numpy(dtype=float)
+    shown = others if len(others) else table
+    values = shown["value"].to_numpy(dtype=float)
     # A level that is almost exact would stretch a logarithmic axis over many empty
     # decades.
-    lowest = others.loc[others["x"].notna(), "value"].min() / MAX_RANGE
-    return inside[~(inside < lowest) | (inside <= 0)]
+    is_curve = others["x"].notna()
+    lowest = others["value"][is_curve].min() / MAX_RANGE
+    is_far = (values < lowest) & (values > 0)
+    return values[~is_far]
 
 
 def limits(panel: Panel) -> tuple[float, float]:
@@ -237,19 +267,25 @@ def limits(panel: Panel) -> tuple[float, float]:
     bands = table[~table["baseline"]]
     top = values.max()
     highest = np.fmax(bands["shown_high"].max(), top)
+    lows = bands["shown_low"]
     if panel.log:
         bottom = values[values > 0].min()
-        lows = bands.loc[bands["shown_low"] > 0, "shown_low"]
-        low = max(min([bottom, *lows]), bottom / 2) / 1.15
-        return float(low), float(min(highest, 3 * top) * 1.15)
+        lowest = min([bottom, *lows[lows > 0]])
+        low = max(lowest, bottom / 2) / 1.15
+        high = min(highest, 3 * top) * 1.15
+        return float(low), float(high)
     bottom = values.min()
-    reach = max(top - bottom, 0.02 * max(abs(top), abs(bottom)), 1e-12)
-    low = max(np.fmin(bands["shown_low"].min(), bottom), bottom - 0.6 * reach)
+    largest = max(abs(top), abs(bottom))
+    reach = max(top - bottom, 0.02 * largest, 1e-12)
+    lowest = np.fmin(lows.min(), bottom)
+    low = max(lowest, bottom - 0.6 * reach)
     high = min(highest, top + 0.6 * reach)
     if spec.y_zero:
         low = min(low, 0.0)
     margin = 0.06 * (high - low) + 1e-12
-    return float(low if spec.y_zero else low - margin), float(high + margin)
+    if not spec.y_zero:
+        low -= margin
+    return float(low), float(high + margin)
 
 
 def outside(panel: Panel) -> str:
@@ -272,9 +308,10 @@ def fitted(panel: Panel) -> dict[Any, tuple[np.ndarray, np.ndarray]]:
     """
     found = {}
     for hue, style in panel.styles.items():
-        is_curve = (panel.table["hue"] == hue) & panel.table["x"].notna()
-        curve = panel.table[is_curve].sort_values("x")
-        x, value = curve[["x", "value"]].to_numpy(dtype=float).T
+        rows = panel.table[panel.table["hue"] == hue]
+        curve = rows.dropna(subset="x").sort_values("x")
+        x = curve["x"].to_numpy(dtype=float)
+        value = curve["value"].to_numpy(dtype=float)
         if not style.baseline and x.size > 1 and (value > 0).all():
             found[hue] = x, value
     return found
@@ -286,13 +323,19 @@ def _write_exponents(
 ) -> None:
     """Write the fitted exponents beside a panel, by height of the curves' ends."""
     powers = fitted(panel)
-    hues = sorted(powers, key=lambda hue: -powers[hue][1][-1])
-    if not hues:
+    ends = {hue: value[-1] for hue, (_, value) in powers.items()}
+    handles = []
+    exponents = []
+    for hue in sorted(ends, key=lambda hue: -ends[hue]):
+        line = panel.styles[hue].line
+        handles.append(Line2D([], [], **artist(line)))
+        exponent, _ = np.polyfit(*np.log(powers[hue]), 1)
+        exponents.append(f"{exponent:z.2f}")
+    if not handles:
         return
-    exponents = [np.polyfit(*np.log(powers[hue]), 1)[0] for hue in hues]
     axes.legend(
-        [Line2D([], [], **artist(panel.styles[hue].line)) for hue in hues],
-        [f"{exponent:z.2f}" for exponent in exponents],
+        handles,
+        exponents,
         loc="center left",
         bbox_to_anchor=(1.0, 0.5),
         borderpad=0,
@@ -306,6 +349,8 @@ def share_limits(
     axis: str,
 ) -> None:
     """Give panels the same axis of values."""
-    limits = np.array([getattr(axes, f"get_{axis}lim")() for axes in all_axes])
+    views = [getattr(axes, f"get_{axis}lim")() for axes in all_axes]
+    low = np.min(views)
+    high = np.max(views)
     for axes in all_axes:
-        getattr(axes, f"set_{axis}lim")(limits.min(), limits.max())
+        axes.set(**{f"{axis}lim": (low, high)})

@@ -79,9 +79,12 @@ def _records(panel: Panel) -> Iterator[tuple[Mapping, Json]]:
     spec = panel.spec
     for row in panel.table.to_dict("records"):
         style = panel.styles.get(row.get("hue"))
+        hue = None
+        if style:
+            hue = style.label or str(row["hue"])
         record = {
             "panel": panel.title,
-            "hue": style.label or str(row["hue"]) if style else None,
+            "hue": hue,
             "value": rounded(row["value"]),
             "style": row.get("style"),
         }
@@ -132,7 +135,9 @@ def _lines(
         if np.isnan(row["x"]):
             record["level"] = record["value"]
             continue
-        x, low, high = (rounded(row[name]) for name in ("x", "shown_low", "shown_high"))
+        x = rounded(row["x"])
+        low = rounded(row["shown_low"])
+        high = rounded(row["shown_high"])
         record |= {
             "at": x,
             "place": panel.names.get(x, spec.format_name(x)),
@@ -211,16 +216,22 @@ def _heatmap(
 ) -> list[Json]:
     name = panel.spec.format_name
     columns, rows = heatmap.sides(panel)
-    sides = {"x": (columns, panel.x_label), "y": (rows[::-1], panel.y_label)}
-    for axis, (side, label) in sides.items():
-        encoding[axis] |= {"sort": list(map(name, side)), "title": label or None}
+    encoding["x"]["sort"] = list(map(name, columns))
+    encoding["x"]["title"] = panel.x_label or None
+    encoding["y"]["sort"] = list(map(name, rows[::-1]))
+    encoding["y"]["title"] = panel.y_label or None
     records = []
     for row, record in _records(panel):
         at = name(row["x"])
         place = name(row["row"])
-        tile = {"at": at, "row": place, "place": f"{place}, {at}", "text": row["text"]}
-        records.append(record | tile)
-        records[-1].pop("hue", None)
+        record.pop("hue", None)
+        record |= {
+            "at": at,
+            "row": place,
+            "place": f"{place}, {at}",
+            "text": row["text"],
+        }
+        records.append(record)
     return records
 
 
@@ -252,14 +263,18 @@ def _add_legend(
     drawing: Drawing,
 ) -> None:
     """Give hues their colors, and let a click in the legend choose some of them."""
-    present = {record["hue"] for view in views for record in view["data"]["values"]}
-    named = {
-        style.label or str(hue): style.line for hue, style in drawing.styles.items()
-    }
-    shown = {label: line for label, line in named.items() if label in present}
+    present = set()
+    for view in views:
+        present.update(record["hue"] for record in view["data"]["values"])
+    shown = {}
+    for hue, style in drawing.styles.items():
+        label = style.label or str(hue)
+        if label in present:
+            shown[label] = style.line
+    lines = shown.values()
     ranges = {
-        "color": [_color(line, index) for index, line in enumerate(shown.values())],
-        "strokeDash": list(map(_dash, shown.values())),
+        "color": [_color(line, index) for index, line in enumerate(lines)],
+        "strokeDash": list(map(_dash, lines)),
     }
     columns = max(drawing.columns * TEMPLATES["lines"]["width"] // ENTRY, 1)
     for view in views:
@@ -286,5 +301,7 @@ def _color(
     line: Mapping,
     index: int,
 ) -> str:
-    color = line["color"]
-    return CYCLE[index % len(CYCLE)][0] if color == forest.OF_METHOD else to_hex(color)
+    if line["color"] != forest.OF_METHOD:
+        return to_hex(line["color"])
+    color, _ = CYCLE[index % len(CYCLE)]
+    return color
