@@ -177,7 +177,7 @@ def test_private_curves_are_inside_their_panels(factor):
 
 
 def test_figures_list_substitute_data_sets(tmp_path, monkeypatch):
-    rows = small_rows()
+    rows = small_rows().query("sweep in ('real', 'g2', 'synthk', 'synth')")
     renamed = rows.replace({"dataset": {"g2-16-20": "g2-16-20-generated"}})
     substitutes = draw("figure3", renamed).substitutes
     assert "1 of 9 data sets" in substitutes
