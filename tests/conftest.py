@@ -142,3 +142,22 @@ def drafts(request, monkeypatch):
         return saved(figure, kind, *source) if kind == "png" else b"%PDF"
 
     monkeypatch.setattr(plot, "save", save)
+
+
+@pytest.fixture(autouse=True)
+def one_composition(request, monkeypatch):
+    """Let Hydra compose a command's settings once; in slow tests twice, as it always does.
+
+    The first time it only looks for ``hydra.mode``; see `test_no_file_sets_a_mode`.
+    """
+    if request.node.get_closest_marker("slow") is not None:
+        return
+    from hydra._internal.hydra import Hydra
+
+    look = Hydra.get_mode
+
+    def get_mode(hydra, config_name, overrides):
+        is_set = any("hydra.mode" in word for word in overrides)
+        return look(hydra, config_name, overrides) if is_set else None
+
+    monkeypatch.setattr(Hydra, "get_mode", get_mode)

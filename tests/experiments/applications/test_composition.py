@@ -1,8 +1,9 @@
 """Words of the command line, composed: papers, data sets, keys of the other command."""
 
 import pytest
+from hydra import compose, initialize
 
-from pkm.experiments.applications.composition import load_config
+from pkm.experiments.applications.composition import load_config, register_plugins
 from pkm.experiments.config.errors import ConfigurationError
 
 
@@ -32,3 +33,12 @@ def test_keys_of_the_other_command_are_refused(command):
     word = {"run": "sweeps=[real]", "reproduce": "epsilon=3"}[command]
     with pytest.raises(ConfigurationError, match="; it is a key of `pkm"):
         load_config([word], command)
+
+
+@pytest.mark.parametrize("command", ["run", "reproduce"])
+def test_no_file_sets_a_mode(command):
+    """Hydra composes twice to learn it, and `one_composition` leaves the first time out."""
+    register_plugins()
+    with initialize(version_base="1.3", config_path=None):
+        composed = compose(command, return_hydra_config=True)
+    assert composed.hydra.mode is None
