@@ -205,7 +205,7 @@ def test_replay_finds(fault, monkeypatch):
     # Seeded noise is the same in every run of this test. One fit of each pair shows most faults.
     monkeypatch.setattr(audit_report, "SECURE_SHARE", 0.0)
     monkeypatch.setattr(audit_report, "N_SEEDS", fault.n_seeds)
-    assert fault.label in find_labels(fault.method, fault.n_pairs, fault.label)
+    assert fault.label in find_labels(fault.method, fault.n_pairs, wanted=fault.label)
 
 
 # Noise is not what was charged for. Many small values: a factor of 0.9 needs 7,200 of them.

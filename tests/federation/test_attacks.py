@@ -365,8 +365,8 @@ def test_flipped_bit_ends_the_run(monkeypatch, recover):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recover", [False, True])
-def test_two_thousand_flipped_bits_end_the_run(monkeypatch, recover):
-    check_flips(monkeypatch, 2_000, recover)
+def test_a_thousand_flipped_bits_end_the_run(monkeypatch, recover):
+    check_flips(monkeypatch, 1_000, recover)
 
 
 # Parties that were configured differently

@@ -55,7 +55,7 @@ def broken(method, *, queries=(), mechanisms=(), curator=None):
     return type(method.__name__, (method,), {"curator": Broken})
 
 
-def find_labels(method, n_pairs, wanted="", n_tries=5):
+def find_labels(method, n_pairs, n_tries=5, *, wanted=""):
     """Labels of unregistered findings of a replay: of the first with the wanted one, or with any.
 
     Of the seeds one in twenty misses a fault on a border, and which one depends on the processor.
