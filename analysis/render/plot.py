@@ -208,8 +208,17 @@ def _panel_title(
     if panel.spec.kind == "lines" and panel.log:
         title = f"{title}, log"
     width = _size(drawing)[0] / drawing.columns
-    letter = LETTER * matplotlib.rcParams["axes.titlesize"] / 72
-    return textwrap.fill(title, max(int(width / letter), 8))
+    return _wrap(title, width, "axes.titlesize")
+
+
+def _wrap(
+    text: str,
+    width: float,
+    size: str,
+) -> str:
+    """Break a text of a font size, by its parameter, into lines of `width` inches."""
+    letter = LETTER * matplotlib.rcParams[size] / 72
+    return textwrap.fill(text, max(int(width / letter), 8))
 
 
 def _draw_maps(
@@ -264,13 +273,18 @@ def _label_axes(
     """Label the axes: once for the figure what all panels share."""
     panels = drawing.panels
     size = matplotlib.rcParams["axes.labelsize"]
+    width = figure.get_figwidth()
+    if len(legend_entries(drawing)) > MANY_ENTRIES:
+        # The legend beside takes a third.
+        width *= 2 / 3
     x_labels = {panel.x_label for panel in panels}
     y_labels = {panel.y_label for panel in panels}
     shared_x = len(x_labels) == 1 < len(panels)
     shared_y = len(y_labels) == 1 < len(panels)
     for index, (axes, panel) in enumerate(zip(all_axes, panels, strict=True)):
         if not shared_x:
-            axes.set_xlabel(panel.x_label)
+            label = _wrap(panel.x_label, width / drawing.columns, "axes.labelsize")
+            axes.set_xlabel(label)
         before = panels[index - 1] if index % drawing.columns else None
         # Panels of a row that share a label have it once.
         if not shared_y and (before is None or panel.y_label != before.y_label):
@@ -278,7 +292,8 @@ def _label_axes(
         if panel.spec.kind == "forest" and before and panel.names == before.names:
             axes.tick_params(axis="y", labelleft=False)
     if shared_x:
-        figure.supxlabel(*x_labels, size=size)
+        label = _wrap(*x_labels, width, "axes.labelsize")
+        figure.supxlabel(label, size=size)
     if shared_y:
         figure.supylabel(*y_labels, size=size)
 
