@@ -123,7 +123,7 @@ def submit(
     FileExistsError
         If the folder exists.
     ValueError
-        If the method cannot be imported.
+        If the method cannot be imported, or the stage cannot be planned.
     """
     plan = make_stage_plan(suite, stage, method, data_dir=data_dir)
     n_cells = len(plan.cells)
@@ -161,8 +161,7 @@ def submit(
 
         # The cells of the stage.
         where = {"suite": suite, "stage": stage, "data_dir": data_dir}
-        request = {"jobs": jobs, "cells": None, **where}
-        answer = attempt("run", STAGE_SECONDS, n_cells, **request)
+        answer = attempt("run", STAGE_SECONDS, n_cells, jobs=jobs, cells=None, **where)
         problems += answer.get("missing", [])
         if not answer.get("confined", True):
             problems.append("this system cannot confine writes of a process")

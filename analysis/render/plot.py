@@ -113,8 +113,9 @@ def plot(
             lines.share_limits(all_axes, "x" if kind == "forest" else "y")
         for axes in all_axes:
             _format_values(axes, kind)
-        _label_axes(figure, all_axes, drawing)
-        _add_legend(figure, drawing)
+        entries = legend_entries(drawing)
+        _label_axes(figure, all_axes, drawing, entries)
+        _add_legend(figure, entries)
     return figure
 
 
@@ -269,13 +270,14 @@ def _label_axes(
     figure: Figure,
     all_axes: list[Axes],
     drawing: Drawing,
+    entries: dict[str, dict],
 ) -> None:
     """Label the axes: once for the figure what all panels share."""
     panels = drawing.panels
     size = matplotlib.rcParams["axes.labelsize"]
     width = figure.get_figwidth()
-    if len(legend_entries(drawing)) > MANY_ENTRIES:
-        # The legend beside takes a third.
+    if len(entries) > MANY_ENTRIES:
+        # A legend at the side takes a third.
         width *= 2 / 3
     x_labels = {panel.x_label for panel in panels}
     y_labels = {panel.y_label for panel in panels}
@@ -338,10 +340,9 @@ def legend_entries(drawing: Drawing) -> dict[str, dict]:
 
 def _add_legend(
     figure: Figure,
-    drawing: Drawing,
+    entries: dict[str, dict],
 ) -> None:
     """Add the legend above a figure, or beside it where it is long."""
-    entries = legend_entries(drawing)
     if not entries:
         return
     # Lines are whole and opaque there.
