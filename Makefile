@@ -28,7 +28,7 @@ help:            ## list the targets
 	@echo
 	@echo "settings: PAPER=$(PAPER) PROFILE=$(PROFILE) JOBS=$(JOBS) DATA=$(DATA) FETCH=$(FETCH) RESULTS=$(RESULTS)"
 
-# A first fit compiles kernels, which takes some 8 s of CPU; numba keeps them for all later ones.
+# A first fit compiles kernels, which takes 8 to 20 s of CPU; numba keeps them for all later ones.
 FIRST_FIT = import numpy as np; from pkm.methods import SynopsisKMeans; \
 	SynopsisKMeans(2, bounds=(0, 1)).fit(np.eye(2)[np.arange(2000) % 2])
 

@@ -1,10 +1,13 @@
 """Pictures: numbers of the table, colors of the methods, axes around them, the same bytes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from charts import legend_of, panels_of
 from fabricated.studies import study_of
 from matplotlib.colors import to_hex
+from matplotlib.text import Text
 from reports import figure_of
 
 from pkm.analysis.figures.figure import read_figures
@@ -88,6 +91,23 @@ def test_styles_set_the_width():
     assert plot.plot(drawing, "paper").get_figwidth() == 7
     with pytest.raises(ValueError, match="style='slides' must be one of bench, paper"):
         plot.plot(drawing, "slides")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_long_labels_are_broken_into_lines(shared):
+    drawing = figure_of("fastlloyd", "figure2").drawing
+    endings = ["" if shared else f" {place}" for place in range(len(drawing.panels))]
+    labels = ["cost over that of the best method of this setting " * 4 + end for end in endings]
+    panels = [
+        replace(panel, x_label=label) for panel, label in zip(drawing.panels, labels, strict=True)
+    ]
+    figure = plot.plot(replace(drawing, panels=tuple(panels)))
+    texts = [text for text in figure.findobj(Text) if text.get_text().startswith("cost over")]
+    assert len(texts) == len(set(labels))
+    width = figure.bbox.width / (1 if shared else drawing.columns)
+    for text in texts:
+        assert "\n" in text.get_text()
+        assert text.get_window_extent().width <= width
 
 
 def test_figures_without_axes_or_rows_have_no_picture():
