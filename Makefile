@@ -21,7 +21,7 @@ RUN  := $(VENV)/bin/python
 PKM  := $(VENV)/bin/pkm
 SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) fetch=$(FETCH) $(if $(DATA),data=$(DATA))
 
-.PHONY: help setup reproduce plan status retry report figures audit false-alarms test test-slow golden lint format bench dashboard data embeddings protocol diffprivlib lock docs clean
+.PHONY: help setup reproduce plan status retry report figures flips audit false-alarms test test-slow golden lint format bench dashboard data embeddings protocol diffprivlib lock docs clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
@@ -76,6 +76,14 @@ report: setup    ## build the report from what is stored
 
 figures: setup   ## draw the figures of the papers' pages from what is stored: PROFILE= RESULTS= FIGURES=folder
 	$(PKM) figure $(PAPER) style=paper out=$(FIGURES) profile=$(PROFILE) results=$(RESULTS) $(if $(DATA),data=$(DATA))
+
+QUICK = profile=quick $(filter-out profile=% results=%,$(SETTINGS))
+# A busy machine is one with twice as many endless loops as jobs.
+flips: setup     ## run the quick profile twice, once on a busy machine, and list the verdicts that differ: PAPER= JOBS= RESULTS=
+	$(PKM) reproduce $(QUICK) results=$(RESULTS)/idle
+	trap 'kill $$(jobs -p)' EXIT; for job in $$(seq $(JOBS)) $$(seq $(JOBS)); do $(RUN) -c "while True: pass" & done; \
+		$(PKM) reproduce $(QUICK) results=$(RESULTS)/busy
+	$(RUN) tools/verdicts.py $(RESULTS)/idle $(RESULTS)/busy
 
 # Status 1 says that something was found that no registered flaw explains: the page says what.
 audit: setup     ## attack every method and write docs/audit.md: PAIRS= RUNS= RESULTS=

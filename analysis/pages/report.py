@@ -111,6 +111,8 @@ def build(
         for spec in specs
     ]
     drawn = [figure for figure in figures if figure["drawing"]]
+    shown = [figure for figure in figures if len(figure["formatted"])]
+    unstored = [each["title"] for each in figures if not len(each["formatted"])]
     audit = None
     audited = audited or {}
     audits_of_rows = audits.select(audited, study.cells)
@@ -142,7 +144,9 @@ def build(
         level=LEVEL,
         min_seeds=MIN_SEEDS,
         repeats=BOOTSTRAP_REPEATS,
-        figures=figures,
+        figures=shown,
+        unstored=unstored,
+        command=f"make reproduce PAPER={paper} PROFILE=paper",
         choices=_choices(drawn),
         extent=extent,
         missing=lacking.to_dict("records"),

@@ -28,6 +28,8 @@ KINDS: dict[str, Callable[[pd.DataFrame, FigureSpec, Styles], Panel]] = {
 GENERATED = "-generated"
 MAX_NAMES = 4
 NOTHING = "No stored rows."
+#: What the labels and titles of logarithmic axes end with.
+LOG = " (log)"
 
 
 def draw(
@@ -59,6 +61,7 @@ def render(
             # Panels with one axis of values are logarithmic together.
             log = any(panel.log for panel in panels)
             panels = tuple(replace(panel, log=log) for panel in panels)
+        panels = tuple(_mark_logarithms(panels))
         drawing = Drawing(spec, panels, styles)
         texts = [fill(spec.caption, data, spec), *_notes(panels)]
         caption = " ".join(filter(None, texts))
@@ -92,6 +95,24 @@ def _panels(
             for axis in ("x_label", "y_label")
         }
         yield replace(panel, title=panel_spec.title if name else "", **labels)
+
+
+def _mark_logarithms(panels: Sequence[Panel]) -> Iterator[Panel]:
+    """Yield panels whose logarithmic axes are marked: in their labels.
+
+    Panels whose axis of values is logarithmic, unlike that of others, have it in their
+    titles.
+    """
+    kind = panels[0].spec.kind
+    values = "x_label" if kind == "forest" else "y_label"
+    is_shared = all(panel.log for panel in panels)
+    marked = values if is_shared else "title"
+    for panel in panels:
+        fields = {marked} if panel.log and kind != "heatmap" else set()
+        if kind == "lines" and panel.spec.x_scale != "linear" and not panel.names:
+            fields.add("x_label")
+        changes = {field: f"{getattr(panel, field)}{LOG}" for field in fields}
+        yield replace(panel, **changes)
 
 
 def _notes(panels: Sequence[Panel]) -> Iterator[str]:

@@ -32,7 +32,9 @@ def prepare(
     """
     texts = []
     for tile in table.to_dict("records"):
-        number = plain_number(tile["value"])
+        value = tile["value"]
+        # Two digits below 1 leave room between tiles.
+        number = plain_number(value if abs(value) >= 1 else float(f"{value:.2g}"))
         if spec.label != "plain":
             number = number_text(spec.label or "{value:.3g}", tile)
         texts.append(f"{number}{tile.get('mark') or ''}")

@@ -196,8 +196,7 @@ def _panel_title(
 ) -> str:
     """Return the title of a panel in as many lines as it takes; empty without one.
 
-    It has a letter where there are several, and says that curves have a logarithmic
-    axis.
+    It has a letter where there are several.
     """
     panel = drawing.panels[index]
     title = panel.title
@@ -206,8 +205,6 @@ def _panel_title(
     letters = string.ascii_lowercase
     if 1 < len(drawing.panels) <= len(letters):
         title = f"({letters[index]}) {title}"
-    if panel.spec.kind == "lines" and panel.log:
-        title = f"{title}, log"
     width = _size(drawing)[0] / drawing.columns
     return _wrap(title, width, "axes.titlesize")
 
@@ -234,12 +231,15 @@ def _draw_maps(
         members = [all_axes[index] for index in indices]
         for axes, panel in zip(members, panels, strict=True):
             image = heatmap.draw(axes, panel, scale)
-        label = panels[0].spec.color_label
+        largest = max(panel.table["value"].max() for panel in panels)
+        # A tip at the top says that some values are above the scale.
+        is_cut = largest > scale.vmax
         bar = figure.colorbar(
             image,
             ax=members,
-            label=label,
+            label=panels[0].spec.color_label,
             aspect=30,
+            extend="max" if is_cut else "neither",
         )
         bar.outline.set_visible(False)
         bar.ax.yaxis.set_major_formatter(plain_number)

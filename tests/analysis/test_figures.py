@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import reports
 import yaml
@@ -196,7 +197,7 @@ def test_files_hold_what_is_drawn():
 
 
 PAPER_STYLES = [
-    ("distdp", "figure1", ["dist_dp_published", "dist_dp_random_points", "kmeans",
+    ("distdp", "figure1", ["dist_dp_printed", "dist_dp_random_points", "kmeans",
                            "lsh_splits_published"]),
     ("fastlloyd", "figure2", ["fastlloyd_published", "glloyd_published", "lloyd_published",
                               "sulloyd_published"]),
@@ -226,7 +227,11 @@ def test_distance_based_figure_has_the_colors_of_the_paper():
 def test_a_figure_is_drawn_for_python_from_rows():
     drawn = analysis.figure("fastlloyd/figure2", small_rows(), style="paper")
     assert isinstance(drawn, Figure)
-    assert [axes.get_title() for axes in drawn.axes] == ["(a) Iris, log", "(b) S1", "(c) Wine, log"]
+    assert [axes.get_title() for axes in drawn.axes] == [
+        "(a) Iris (log)",
+        "(b) S1",
+        "(c) Wine (log)",
+    ]
     with pytest.raises(ValueError, match="did you mean 'fastlloyd/figure2'"):
         analysis.figure("fastlloyd/figur2", small_rows())
     with pytest.raises(ValueError, match="no picture: it is a table"):
@@ -239,7 +244,11 @@ def test_panels_with_one_axis_are_logarithmic_together():
     alone = drawn(spec).drawing.panels
     assert {panel.log for panel in alone} == {True, False}
     shared = drawn(replace(spec, share_y=True))
-    assert all(axes.get_title().endswith(", log") for axes in plot.plot(shared.drawing).axes)
+    assert all(panel.log for panel in shared.drawing.panels)
+    # One label of all panels marks it.
+    picture = plot.plot(shared.drawing)
+    assert picture.get_supylabel() == "NICV (log)"
+    assert not any(axes.get_title().endswith("(log)") for axes in picture.axes)
 
 
 def test_a_figure_has_the_width_and_the_ticks_that_it_declares():
@@ -263,7 +272,9 @@ def test_keys_that_no_picture_shows_do_not_age_it():
 #: Screenshots of other programs, which no declaration draws.
 # Of the dashboard, and made from entries, as a test of the arena compares.
 SCREENSHOTS = {"mlflow", "leaderboard-approximate"}
-PICTURES = sorted((Path(__file__).parents[2] / "docs" / "figures").glob("*.png"))
+FOLDER = Path(__file__).parents[2] / "docs" / "figures"
+PICTURES = sorted(FOLDER.glob("*.png"))
+TABLES = sorted(FOLDER.glob("*.csv"))
 
 
 @pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.stem)
@@ -277,6 +288,18 @@ def test_pictures_of_pages_are_not_older_than_their_figures(path):
     spec = (specs | {"audit": read_spec()})[path.stem]
     style = "paper" if spec.in_paper else "bench"
     assert source == plot.digest(spec.in_style(style), style)
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_tables_of_pages_have_the_columns_of_their_figures(path):
+    specs = {f"{spec.paper}-{spec.name}".replace("_", "-"): spec for spec in all_figures()}
+    spec = specs[path.stem]
+    columns = list(pd.read_csv(path, nrows=0))
+    if spec.print_lines:
+        assert columns == list(spec.print_lines)
+        return
+    expected = [*spec.print_rows.values()]
+    assert [column for column in columns if column in expected] == expected
 
 
 def all_figures():

@@ -45,7 +45,19 @@ def test_picture_has_panels_legend_and_colors_of_the_methods():
 
 def test_logarithmic_panels_are_marked():
     for panel in panels_of(figure_of("fastlloyd", "figure2")):
-        assert panel.axes.get_title().endswith(", log") == (panel.y.scale == "log")
+        assert panel.axes.get_title().endswith(" (log)") == (panel.y.scale == "log")
+
+
+@pytest.mark.parametrize(
+    ("paper", "name", "axis"),
+    [("mufc", "speedups", "x"), ("fastlloyd", "figure3", "x"), ("mufc", "figure5", "y")],
+)
+def test_logarithmic_axes_are_marked_in_their_labels(paper, name, axis):
+    """Of a forest, of x, and of values where all panels are logarithmic."""
+    drawing = figure_of(paper, name).drawing
+    for panel in panels_of(figure_of(paper, name)):
+        assert getattr(panel, axis).scale == "log"
+    assert all(getattr(panel, f"{axis}_label").endswith(" (log)") for panel in drawing.panels)
 
 
 @pytest.mark.parametrize(("study", "name"), CASES)

@@ -193,6 +193,15 @@ def test_figures_list_substitute_data_sets(tmp_path, monkeypatch):
     assert "g2-16-20-generated" in html[start:end]
 
 
+def test_figures_without_rows_are_named_in_one_line(tmp_path, monkeypatch):
+    rows = cell_rows("real", "fastlloyd_published", "iris", 0.5, 3, size=SIZES["iris"])
+    names = ("figure2", "figure5")
+    page = reports.build_report("fastlloyd", rows, tmp_path, monkeypatch, names, MISSING)
+    html = page.read_text(encoding="utf-8")
+    assert html.count("<figure id=") == 1
+    assert f"without rows: {SPECS['figure5'].title}. <code>make reproduce PAPER=fastlloyd" in html
+
+
 def test_table2_excludes_sets_with_outliers():
     parts = [small_rows()]
     for n in (0, 100):

@@ -36,7 +36,7 @@ class Shown:
 
     @property
     def title(self):
-        return self.axes.get_title().replace("\n", " ").removesuffix(", log")
+        return self.axes.get_title().replace("\n", " ").removesuffix(" (log)")
 
     @property
     def table(self):
