@@ -216,6 +216,7 @@ def test_table_of_subpackages_matches_the_contracts():
     assert table == allowed_by_contracts()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subpackage", sorted(subpackages()))
 def test_subpackages_import_only_allowed_subpackages(subpackage):
     assert imported_subpackages(subpackage) <= subpackages()[subpackage] | SHARED

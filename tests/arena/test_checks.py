@@ -96,6 +96,7 @@ def submitted(enter):
     return read_rows(enter("sulloyd")), cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "value"),
     [

@@ -56,6 +56,7 @@ def test_the_neighbor_lacks_the_record():
                 assert groups ^ neighbor_groups == {person.groups[person.index]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [
@@ -193,6 +194,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_an_exact_number_is_found(name, monkeypatch):
     plant, method, parameters = FAULTS[name]

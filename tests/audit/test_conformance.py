@@ -90,6 +90,7 @@ class NaNPassesTheClip(SuLloyd):
         return self
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "check"),
     [

@@ -23,12 +23,14 @@ from pkm.testing import check_method, check_neighbors, check_noise
 # Methods
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [GLloyd(3), Lloyd(2), DPM(3, variant="published")], ids=str)
 def test_methods_pass(method):
     """Without a claim the contract alone is checked; registered flaws are declared."""
     check_method(method, n_pairs=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "message"),
     [
@@ -130,6 +132,7 @@ GRID_NOISE = draw_on_grid("laplace", 2.0)
 FLOATS = np.random.default_rng(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("randomise", "sensitivity", "message"),
     [
@@ -226,6 +229,7 @@ def test_without():
 """
 
 
+@pytest.mark.slow
 def test_the_plugin_gives_a_test_every_private_variant(tmp_path):
     (tmp_path / "test_suite.py").write_text(SUITE)
     options = ["-p", "pkm.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers", "-v"]

@@ -241,6 +241,7 @@ def test_a_mapped_file_is_read_in_blocks(tmp_path, monkeypatch, dtype):
     assert peak_bytes(lambda: model.fit(mapped)) <= X.nbytes / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [

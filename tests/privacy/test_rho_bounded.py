@@ -68,6 +68,7 @@ def test_noised_rows_are_sorted_with_equal_ones_in_random_order(spread):
     assert (_sorted_order(rows, ties) == np.lexsort((ties, *rows.T[::-1]))).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [1e-6, 0.003, 0.2, 1.5])
 @pytest.mark.parametrize("d", [1, 2, 4])
 def test_a_move_changes_points_and_sums_within_max_shift(d, rho):
@@ -207,6 +208,7 @@ def tree_of(regions, rng, depth=5):
     return counts, sums
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_noised", [False, True])
 @pytest.mark.parametrize(("radius", "rho"), [(0.3, 0.1), (0.05, 0.4), (1.4, 2.8), (0.2, 1e-6)])
 def test_a_move_changes_at_most_two_regions(radius, rho, by_noised, every_cell_is_released):

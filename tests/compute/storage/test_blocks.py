@@ -117,6 +117,7 @@ def private(method, **parameters):
     return method(**given | parameters), X
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", BY_BLOCKS)
 def test_blocks_give_the_bits_of_memory(method):
     model, X = private(method)
@@ -206,6 +207,7 @@ def test_bad_values_are_refused_as_in_memory():
         FastLloyd().fit(in_blocks(X, [40]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant", [{"release": "candidates"}, {"rounds": 3}, {"select": "counts"}]
 )
@@ -220,6 +222,7 @@ def test_releases_on_the_farthest_points_give_the_bits_of_memory(variant, copies
         assert released(model, in_blocks(rng.permutation(X), sizes)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [BOUNDS, (-50, 50)])
 @pytest.mark.parametrize("d", [1, 3, 12])
 def test_all_kinds_of_a_synopsis_give_the_bits_of_memory(d, bounds):

@@ -277,6 +277,7 @@ def test_selected_sweeps_of_a_paper_can_be_run(tmp_path, capsys):
     assert len(rows["charges"].iloc[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", choices("profile"))
 def test_protocols_of_the_paper(profile, data_dir):
     config = load_config(["paper=fastlloyd", f"profile={profile}"])

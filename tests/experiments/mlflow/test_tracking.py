@@ -108,6 +108,7 @@ def files_under(folder):
     }
 
 
+@pytest.mark.slow
 def test_a_sweep_is_a_run_above_its_curves(synced):
     _, _, location, first, _ = synced
     # A curve for each of three methods; fastlloyd's has two cells.

@@ -155,6 +155,7 @@ def test_a_given_ball_counts_as_filled_beyond_sixteen_features(d, radius):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_released_radius_pays_on_small_clusters():
     """16 clusters of standard deviation 0.01 in 32 columns: what noise of the step adds falls."""
@@ -262,6 +263,7 @@ def test_close_to_k_means_on_separated_clusters(epsilon, limit):
     assert max(inertia(points, run.centers)) < limit * best_cost()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 4, 8, 16, 32, 64, 128])
 def test_close_to_k_means_in_any_number_of_features(d):
     """Widths of buckets follow the projections of the domain, which get shorter with d.
@@ -280,6 +282,7 @@ def test_close_to_k_means_in_any_number_of_features(d):
     assert np.median(inertia(points, run.centers)) <= 1.05 * planted
 
 
+@pytest.mark.slow
 def test_local_search_also_finds_clusters():
     points, _ = mixture(k=4, d=3)
     method = KaplanStemmer(4, epsilon=4.0, radius=1.0, select="local_search")

@@ -55,6 +55,7 @@ class InSubspace(PEMeans):
     n_init: int | str = 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [WithLloydStep, InSubspace])
 def test_lloyd_step_and_subspace_conform(method):
     assert [outcome for outcome in conformance(method) if outcome.error] == []

@@ -325,6 +325,7 @@ def test_published_noise_grows_with_the_distance_from_zero():
 # Degenerate data and bad parameters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["published", "sound"])
 @pytest.mark.parametrize("method", [DPM, LSHSplits, DPLloyd])
 def test_degenerate_data_have_defined_results(method, variant):

@@ -38,6 +38,7 @@ from pkm.privacy.queries.projection import cover_epsilon, cover_weight, draw_cov
 # Draws of the cover
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("n", "weight", "kinds"),
@@ -107,6 +108,7 @@ def outcome_probabilities(points, grids, picks, weight):
     return {outcome: probability for outcome, (probability, _) in states.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weight", "delta"), [(0.1, 0.3), (0.5, 0.05), (1.5, 1e-3)])
 def test_cover_costs_what_is_charged(weight, delta):
     """In both directions: delta at the charged epsilon is no more than charged."""
