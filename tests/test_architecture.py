@@ -130,6 +130,7 @@ def imported_subpackages(subpackage):
     return imported - {subpackage}
 
 
+@pytest.mark.slow
 def test_every_module_begins_with_a_sentence_of_one_line():
     wrong = []
     for name in source_modules():

@@ -96,6 +96,7 @@ def test_imports_inside_functions_are_listed(imports):
     assert late == {source: set(targets) for source, targets in LATE.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "target", "reason"),
     [

@@ -47,7 +47,7 @@ REGISTERED = {
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("seed", "views"),
-    [(2, ["replay", "residuals"]), pytest.param(3, ["replay"], marks=pytest.mark.slow)],
+    [(2, ["replay"]), pytest.param(3, ["replay", "residuals"], marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("name", PRIVATE)
 def test_only_registered_flaws_are_found(name, seed, views, monkeypatch):
@@ -115,6 +115,7 @@ def test_garbage_of_other_code_warns_in_no_fit():
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 def test_audits_are_repeatable():
     reports = [audit(GLloyd(3), n_pairs=8, seed=3) for _ in range(2)]
     seeded = [[test for test in report.tests if "secure" not in test.label] for report in reports]

@@ -73,6 +73,7 @@ class OneCount(PrivateKMeans):
         return np.zeros((1, 1, curator.n_features), np.int64), 1
 
 
+@pytest.mark.slow
 def test_a_method_of_few_numbers_is_run_more_often():
     tests = report.check_residuals(OneCount(3), seed=0)
     law = [test for test in tests if test.what == "law"]

@@ -358,6 +358,7 @@ def standardized_noise(points, method, seed):
     return np.concatenate(noise)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_secure_noise_is_normal_and_independent():
     """Between sums and counts, columns, rounds and runs."""

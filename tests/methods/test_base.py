@@ -398,6 +398,7 @@ def test_extreme_budgets_run_or_are_refused(method):
                 method(n_clusters=2, epsilon=epsilon, **parameters).fit_batch(points, [0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", PRIVATE_CLASSES)
 @pytest.mark.parametrize("n", [30, 3000])
 def test_secure_noise_serves_every_schedule(method, n):
@@ -553,6 +554,7 @@ def test_public_seed_does_not_give_the_noise(points, answers):
     assert np.abs(noise - guessed).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", PRIVATE, ids=lambda method: method.__name__)
 def test_fit_without_a_seed_is_fresh_and_secure(method, monkeypatch):
     """Two fits differ, and no seeded stream is touched."""

@@ -201,6 +201,7 @@ def test_tails_of_two_laplace_variables(scales):
         assert found == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind", [Gaussian, Laplace])
 @pytest.mark.parametrize(("size", "excess"), [(200.0, 0.002), (20.0, 0.02)])

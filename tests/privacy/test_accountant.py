@@ -753,6 +753,7 @@ def test_what_serves_no_persons_is_refused_before_it_is_charged(call, path, visi
     assert not PrivacyAccountant.open(path).runs
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_the_command_line_charges_an_account(call, path):
     assert call(command, str(path), "epsilon=2", "delta=1e-5")[0] == 0

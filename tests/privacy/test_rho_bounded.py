@@ -110,6 +110,7 @@ def test_rounding_to_the_grid_can_lengthen_a_move():
     assert snapped_distance <= max_shift * SCALE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "trees", "levels"),
     [(1, 3, range(4, 9)), (3, 3, range(4, 9)), (2, 1, range(6, 7))],
@@ -146,6 +147,7 @@ def test_a_move_changes_two_cells_of_every_histogram(d, trees, levels, every_cel
     assert largest_change == noise.max_changed_cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "side", "rho"),
     [

@@ -126,6 +126,7 @@ def test_blocks_give_the_bits_of_memory(method):
         assert released(model, in_blocks(X, sizes)) == expected, sizes
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_neither_sizes_nor_order_of_rows_matter(sizes, random):
@@ -144,6 +145,7 @@ def test_variants_give_the_bits_of_memory(method, variant):
     assert released(model, in_blocks(X, [50])) == released(model, X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [FastLloyd, SuLloyd, EUGkM, QuadtreeKMeans, MSTKMeans])
 def test_a_zoom_gives_the_bits_of_memory(method):
     model, _ = private(method, bounds=(-50, 50), zoom=0.2, epsilon=20.0)

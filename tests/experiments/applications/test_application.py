@@ -28,6 +28,7 @@ def test_nothing_internal_is_imported():
         assert "hydra._internal" not in path.read_text(encoding="utf-8"), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, expected",
     [
@@ -67,6 +68,7 @@ def test_ranges_and_globs(call):
     assert sorted(rows()["k"].unique()) == [2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_sweep_over_a_parameter_shows_it(call):
     _, out, _ = call("-m", "method=fastlloyd", "method.alpha=0.4,0.8", "epsilon=1.0", *SWEEP[3:])
     (heading,) = [line for line in out.splitlines() if "data set" in line]
@@ -88,6 +90,7 @@ def test_a_folder_that_is_asked_for_gets_hydras_record(call):
     assert {path.name for path in Path().iterdir()} == {"single", "sweep", "results"}
 
 
+@pytest.mark.slow
 def test_a_job_answers_with_its_objective(tmp_path):
     words = ["seeds=3", "metrics=[silhouette,nicv]", f"results={tmp_path}"]
     console, _ = make_consoles()

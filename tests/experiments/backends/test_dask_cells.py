@@ -111,6 +111,7 @@ def test_a_scheduler_that_is_not_there_is_refused_in_one_line(capfd, tmp_path, m
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, message",
     [

@@ -47,6 +47,7 @@ def call_run(tmp_path, capsys):
     return run_main
 
 
+@pytest.mark.slow
 def test_run_prints_a_table_and_stores_the_cells(call_run):
     words = ("method=fastlloyd", "dataset=iris", "epsilon=[0.1,1.0]", "seeds=3")
     code, out, _ = call_run(*words)
@@ -496,6 +497,7 @@ def test_columns_that_are_none(call_run, tmp_path, words, message):
     assert message in err
 
 
+@pytest.mark.slow
 def test_missing_values_are_null_records_where_the_adjacency_defines_them(call_run, tmp_path):
     """What a zero-out method gets, and the metrics, is the file without their rows; n stays."""
     (tmp_path / "holes.csv").write_text(

@@ -62,6 +62,7 @@ def test_changed_value_is_found(results, plan, capsys):
     assert f"{cell.label}: {metric}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_refusals(results, capsys):
     _, words = results
     cases = {

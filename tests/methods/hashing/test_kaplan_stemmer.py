@@ -173,6 +173,7 @@ def test_released_radius_pays_on_small_clusters():
     assert excess["released"].max() < 0.2 * excess["planned"].min()
 
 
+@pytest.mark.slow
 def test_replay_with_a_released_radius():
     """Queries, charges and centers depend on released values alone, and cost what is charged."""
     method = KaplanStemmer(2, epsilon=400.0, step_radius="released")
@@ -243,6 +244,7 @@ def noiseless_version(points, k, radius, plan, seed):
     return centers
 
 
+@pytest.mark.slow
 def test_without_noise_equals_a_plain_version():
     points, _ = mixture()
     rows = points.rows[:1500].astype(np.int64)
@@ -256,6 +258,7 @@ def test_without_noise_equals_a_plain_version():
         assert (run.centers[0] == noiseless_version(rows, 16, 1.0, plan, seed)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "limit"), [(1.0, 1.3), (4.0, 1.05)])
 def test_close_to_k_means_on_separated_clusters(epsilon, limit):
     points, _ = mixture()

@@ -105,6 +105,7 @@ def test_sound_schedule_is_limited():
     assert PEMeans(3, max_population=None).schedule(10**6, 10).mutants == 10**6 // 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["published", "sound"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 @pytest.mark.parametrize(

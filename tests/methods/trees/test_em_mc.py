@@ -276,6 +276,7 @@ def test_number_of_dimensions(n, dimensions):
     assert EMMC().dimensions(n) == dimensions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["published", "sound"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_accounting_from_the_charges(variant, epsilon):
@@ -310,6 +311,7 @@ def test_accounting_from_the_charges(variant, epsilon):
         assert 1 / count_scale == pytest.approx(0.2 * epsilon)
 
 
+@pytest.mark.slow
 def test_finds_separated_clusters():
     """An ample budget comes close to k-means; a cover whose draws ignore the data does not."""
     rng = np.random.default_rng(0)

@@ -38,6 +38,7 @@ def leaks(noise, counts, parts):
     return exponents(noise, counts, after) - exponents(noise, counts, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("stddev", STDDEVS)
 @pytest.mark.parametrize("n_changed", [1, 2])
