@@ -128,10 +128,15 @@ def new_objects_alone():
     gc.freeze()
 
 
+@pytest.fixture
+def as_for_users():
+    """Save figures in full and let Hydra compose settings twice, which takes longer."""
+
+
 @pytest.fixture(autouse=True)
 def drafts(request, monkeypatch):
-    """Save figures as drafts: small, no PDF. Slow tests save them in full."""
-    if request.node.get_closest_marker("slow") is not None:
+    """Save figures as drafts: small, no PDF."""
+    if "as_for_users" in request.fixturenames:
         return
     from pkm.analysis.render import plot
 
@@ -146,11 +151,12 @@ def drafts(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def one_composition(request, monkeypatch):
-    """Let Hydra compose a command's settings once; in slow tests twice, as it always does.
+    """Let Hydra compose a command's settings once.
 
-    The first time it only looks for ``hydra.mode``; see `test_no_file_sets_a_mode`.
+    By itself it composes them twice, and the first time looks for ``hydra.mode`` only; see
+    `test_no_file_sets_a_mode`.
     """
-    if request.node.get_closest_marker("slow") is not None:
+    if "as_for_users" in request.fixturenames:
         return
     from hydra._internal.hydra import Hydra
 

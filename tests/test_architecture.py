@@ -130,6 +130,7 @@ def imported_subpackages(subpackage):
     return imported - {subpackage}
 
 
+@pytest.mark.slow
 def test_every_module_begins_with_a_sentence_of_one_line():
     wrong = []
     for name in source_modules():
@@ -216,6 +217,7 @@ def test_table_of_subpackages_matches_the_contracts():
     assert table == allowed_by_contracts()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subpackage", sorted(subpackages()))
 def test_subpackages_import_only_allowed_subpackages(subpackage):
     assert imported_subpackages(subpackage) <= subpackages()[subpackage] | SHARED

@@ -87,6 +87,7 @@ def graph(imports):
     return make_graph(imports)
 
 
+@pytest.mark.slow
 def test_imports_inside_functions_are_listed(imports):
     late = defaultdict(set)
     for item in imports:
@@ -95,6 +96,7 @@ def test_imports_inside_functions_are_listed(imports):
     assert late == {source: set(targets) for source, targets in LATE.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "target", "reason"),
     [

@@ -20,6 +20,7 @@ def test_every_metric_has_a_column():
     assert set(METRICS) <= set(schema.names("metric", scope="all"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", ROWS)
 def test_fabricated_rows_fit_the_schema(study):
     required = [column.name for column in schema.COLUMNS if column.fill_value is None]

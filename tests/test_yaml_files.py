@@ -8,6 +8,7 @@ from pkm.catalogue import CONF, describe_yaml_error
 from pkm.yaml_files import read_file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["method/*.yaml", "paper/*/sweeps.yaml", "profile/*.yaml"])
 def test_files_are_read_as_by_omegaconf(pattern):
     for path in CONF.glob(pattern):

@@ -211,6 +211,7 @@ def test_an_audit_of_other_code_is_called_old(stored):
     assert "code has changed" not in draw_audit([audit]).caption
 
 
+@pytest.mark.slow
 def test_the_report_shows_the_audits_of_its_methods(tmp_path, monkeypatch, stored, lloyd_rows):
     monkeypatch.setattr(report, "read_figures", lambda paper: ())
     page = report.build(
@@ -228,6 +229,7 @@ def test_the_report_shows_the_audits_of_its_methods(tmp_path, monkeypatch, store
     assert "FastLloyd,published" in table and "DPM" not in table
 
 
+@pytest.mark.slow
 def test_a_report_without_audits_says_how_to_try_them(tmp_path, monkeypatch, lloyd_rows):
     page = reports.build_report("fastlloyd", lloyd_rows, tmp_path, monkeypatch, ())
     text = page.read_text(encoding="utf-8")

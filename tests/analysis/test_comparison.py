@@ -266,6 +266,7 @@ def test_fit_times_use_timing_cells_only(study):
     assert times["epsilon"].tolist() == [1.0] * 4
 
 
+@pytest.mark.slow
 def test_figures_have_numbers_and_gaps(study):
     names = [spec.name for spec in read_figures("comparison")]
     results = {name: reports.figure_of("comparison", name) for name in names}
@@ -360,6 +361,7 @@ def test_winners_stand_in_the_row_of_their_data_set():
     assert labels == ("a (d 2)", "b (d 3)", "c (d 4)", "wide (d 40)")
 
 
+@pytest.mark.slow
 def test_report_of_paper_without_claims(tmp_path, monkeypatch):
     monkeypatch.setitem(read_claims("comparison"), "claims", [])
     reason = "failed: TimeLimitExceeded: time limit of 600 s reached"
@@ -392,6 +394,7 @@ def verdicts_with(zoomed):
     return {verdict.claim.id.split("/")[1]: str(verdict.finding.verdict) for verdict in found}
 
 
+@pytest.mark.slow
 def test_claims_on_the_zoom_compare_methods_with_themselves():
     """A zoom that costs a hundredth, and one that costs a tenth; bounds 100 times too wide cost
     100 times as much.

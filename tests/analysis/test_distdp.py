@@ -148,6 +148,7 @@ def test_what_holds_from_some_size_on():
 # --- claims ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_claim_has_a_verdict(findings):
     assert len(findings) == 26
     unjudged = {
@@ -200,6 +201,7 @@ def rename_cell_counts(charges):
         charge["label"] = charge["label"].replace("cell_counts", "something")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "column", "change", "where"),
     [
@@ -497,6 +499,7 @@ def test_wide_bands_do_not_set_axis_limits():
     assert panel.table["shown_low"].min() >= smallest / 3
 
 
+@pytest.mark.slow
 def test_adjacencies_have_separate_panels(study):
     grid = figure("grid")
     planted = figure("planted")
@@ -602,6 +605,7 @@ def test_table_of_strategies(study):
     assert "1\ngrid" in panel.texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECS)
 def test_figures_of_unlisted_data_sets(name):
     rows = all_rows().query("seed < 2").copy()
@@ -611,6 +615,7 @@ def test_figures_of_unlisted_data_sets(name):
     assert result.caption.endswith((".", "place."))
 
 
+@pytest.mark.slow
 def test_report_is_built(tmp_path, monkeypatch):
     names = ("grid", "times")
     page = reports.build_report("distdp", all_rows(), tmp_path, monkeypatch, names)

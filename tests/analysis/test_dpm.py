@@ -187,6 +187,7 @@ def test_near_a_reported_zero_means_rounding_to_it():
     assert not reported.is_near(half | {"mean": 0.56}, 0.1)
 
 
+@pytest.mark.slow
 def test_table_values_claim_allows_for_chance_only(findings):
     # Rows near the reported numbers: no more of them are outside than two standard errors allow by
     # chance.
@@ -467,6 +468,7 @@ def test_interior_best_and_best_at_the_edge():
     assert evaluate_check(COUNTS, edge).verdict == NOT_REPRODUCED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0, 1e-12, 0.002])
 def test_interior_best_ignores_the_interval_share(noise):
     check = {"type": "all_of", "parts": [COUNTS, SPLITS]}
@@ -595,6 +597,7 @@ def test_claims_and_deviations_are_complete():
     assert all({"topic", "paper", "here", "why"} <= set(line) for line in CONTENT["deviations"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_figures_have_numbers(name, study):
     result = figure(name)
@@ -603,6 +606,7 @@ def test_figures_have_numbers(name, study):
     assert result.caption.endswith(".")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_figures_of_a_single_cell(name):
     rows = dpm_rows("table", "dpm_published", "blobs-2000-4-8", seeds=3, size=(2000, 4, 8))
@@ -737,6 +741,7 @@ def test_rows_without_newer_columns_are_accepted():
     assert np.isnan(raw_units(study.matrix("table", "inertia")).values).all()
 
 
+@pytest.mark.slow
 def test_report_mentions_swapped_shares(tmp_path, monkeypatch):
     names = ("table2", "table3", "figure1")
     page = reports.build_report("dpm", all_rows(), tmp_path, monkeypatch, names)

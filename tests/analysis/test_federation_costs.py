@@ -383,6 +383,7 @@ def test_stacked_parts_sum_to_iteration_time():
     assert time_columns - {"setup_ms"} == set(result.table["quantity"])
 
 
+@pytest.mark.slow
 def test_network_without_rows_is_reported():
     rows = protocol_rows()[protocol_rows()["latency_ms"] != 25.0]
     for name in ("protocol_parts", "protocol_clients"):
@@ -410,6 +411,7 @@ def test_table_of_parties_has_every_cell_once():
     assert "MPI processes on one host" in result.caption
 
 
+@pytest.mark.slow
 def test_report_of_the_protocol(tmp_path, monkeypatch):
     page = reports.build_report("fastlloyd", protocol_rows(), tmp_path, monkeypatch, FIGURES)
     html = page.read_text(encoding="utf-8")

@@ -51,6 +51,7 @@ def test_captions_name_the_intervals(paper):
             assert any(name in caption for name in INTERVALS[interval]), spec.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("paper", "name"), LISTED)
 def test_figures_without_rows_report_gaps(paper, name):
     result = reports.draw(paper, name, reports.foreign_rows())
@@ -205,6 +206,7 @@ PAPER_STYLES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("paper", "name", "hues"), PAPER_STYLES)
 def test_the_style_of_a_paper_has_its_own_curves_alone(paper, name, hues):
     spec = reports.figure_spec(paper, name).in_style("paper")
@@ -251,6 +253,7 @@ def test_panels_with_one_axis_are_logarithmic_together():
     assert not any(axes.get_title().endswith("(log)") for axes in picture.axes)
 
 
+@pytest.mark.slow
 def test_a_figure_has_the_width_and_the_ticks_that_it_declares():
     result = drawn(spec_of(panel="dataset", width=3.33, x_ticks=[0.25, 1]))
     picture = plot.plot(result.drawing, "paper")

@@ -91,6 +91,7 @@ def test_without_a_report_there_is_no_page(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_comparison_is_on_the_front_page(tmp_path, monkeypatch):
     fronts = [spec.name for spec in read_figures("comparison") if spec.front_page]
     assert fronts == ["comparison_price"]

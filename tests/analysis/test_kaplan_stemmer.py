@@ -97,6 +97,7 @@ def weight(n, d, k, epsilon):
     return math.sqrt(d) * loglog / epsilon * per_cluster
 
 
+@pytest.mark.slow
 def test_weight_of_the_claim_is_the_papers(findings):
     evidence = findings["unassigned-shrink"].evidence
     sizes = evidence["dataset"].str.extract(r"(\d+)-(\d+)-(\d+)-0.05$").dropna().astype(int)
@@ -196,6 +197,7 @@ def test_every_claim_has_a_verdict(findings):
     assert sum(finding.verdict == HOLDS for finding in findings.values()) == 23 - 3 - 14
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "column", "change", "where"),
     [
@@ -577,6 +579,7 @@ def test_table1_has_bounds_and_measured_slopes(study):
     assert nissim["factor over k"] == "1.00"
 
 
+@pytest.mark.slow
 def test_planted_figure_has_all_methods_and_exponents(study):
     result = figure("planted")
     first = result.table[result.table["panel"] == "factor_n"]
@@ -612,6 +615,7 @@ def test_candidates_table_reports_quality(study):
     assert row["points without a near one"] == "0"
 
 
+@pytest.mark.slow
 def test_central_and_local_have_separate_panels(study):
     local = figure("local")
     times = figure("times")
@@ -637,6 +641,7 @@ def test_capture_figure_has_a_panel_for_each_n(study):
     assert len(result.table) == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECS)
 def test_figures_of_two_seeds(name):
     rows = all_rows().query("seed < 2").copy()
@@ -646,6 +651,7 @@ def test_figures_of_two_seeds(name):
     assert result.caption.rstrip().endswith(".")
 
 
+@pytest.mark.slow
 def test_report_is_built(tmp_path, monkeypatch):
     names = ("table1", "capture")
     page = reports.build_report("kaplan-stemmer", all_rows(), tmp_path, monkeypatch, names)

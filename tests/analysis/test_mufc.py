@@ -189,6 +189,7 @@ def test_reported_numbers_are_complete():
     assert sizes == {name: size[0] for name, size in expected.items()}
 
 
+@pytest.mark.slow
 def test_every_claim_has_a_verdict(findings):
     assert len(findings) == 44
     not_run = {name for name, finding in findings.items() if finding.verdict == NOT_RUN}
@@ -203,6 +204,7 @@ def test_every_claim_has_a_verdict(findings):
     assert finding.verdict == NOT_CONTRADICTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "column", "change", "where"),
     [
@@ -434,6 +436,7 @@ def test_table1_has_measured_and_reported_values(study):
     assert covtype["K-FED"].endswith("| 1.60 ± 0.01: within")
 
 
+@pytest.mark.slow
 def test_figure3_panels(study):
     result = figure("figure3")
     panels = {panel.title[4:]: panel for panel in charts.panels_of(result)}
@@ -512,6 +515,7 @@ def test_message_sizes_of_all_constructions(study):
     assert result.formatted["sparse over open"].iloc[0] == "69.3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECS)
 def test_figures_of_unlisted_data_sets(name):
     # As the smoke profile has them: one small set that is not in the paper.
@@ -528,6 +532,7 @@ def test_figures_of_unlisted_data_sets(name):
     assert len(result.table) or name in ("figure3", "figure5")
 
 
+@pytest.mark.slow
 def test_report_is_built(tmp_path, monkeypatch):
     names = ("table1", "figure3")
     page = reports.build_report("mufc", all_rows(), tmp_path, monkeypatch, names)

@@ -60,6 +60,7 @@ def test_logarithmic_axes_are_marked_in_their_labels(paper, name, axis):
     assert all(getattr(panel, f"{axis}_label").endswith(" (log)") for panel in drawing.panels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("study", "name"), CASES)
 def test_axes_have_the_values_and_ticks_inside(study, name):
     for panel in panels_of(figure_of(study, name)):
@@ -80,6 +81,7 @@ def test_many_values_on_a_linear_axis_have_round_ticks():
         assert all(tick % 20 == 0 for tick in panel.x.ticks), panel.x.ticks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", plot.STYLES)
 def test_pictures_are_the_same_bytes(style):
     drawing = figure_of("fastlloyd", "figure4").drawing
@@ -89,6 +91,7 @@ def test_pictures_are_the_same_bytes(style):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("as_for_users")
 def test_text_stays_text_in_a_pdf():
     drawing = figure_of("fastlloyd", "figure2").drawing
     first, second = (plot.save(plot.plot(drawing), "pdf") for _ in range(2))

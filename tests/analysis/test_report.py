@@ -72,6 +72,7 @@ def test_panels_without_rows_are_not_drawn(study):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_figures_of_a_single_cell(name):
     # A run that was stopped early still has a report, whose panels state that rows are missing.
@@ -160,6 +161,7 @@ def test_captions_count_data_sets(name, study):
     assert ("best of ten seeded k-means++ starts" in caption) == name.startswith("figure8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1e3, 1e6, 1e12])
 def test_private_curves_are_inside_their_panels(factor):
     rows = small_rows().copy()
@@ -176,6 +178,7 @@ def test_private_curves_are_inside_their_panels(factor):
         assert points["value"].between(panel.y.low, panel.y.high).all()
 
 
+@pytest.mark.slow
 def test_figures_list_substitute_data_sets(tmp_path, monkeypatch):
     rows = small_rows().query("sweep in ('real', 'g2', 'synthk', 'synth')")
     renamed = rows.replace({"dataset": {"g2-16-20": "g2-16-20-generated"}})
@@ -275,6 +278,7 @@ def test_environment_entries():
     assert entries["cores"] == "2"
 
 
+@pytest.mark.slow
 def test_report_replaces_older_report_only(tmp_path, monkeypatch):
     for folder, name in (
         ("tables", "claim_gone.csv"),

@@ -34,6 +34,7 @@ def cells_of(*names):
     return pd.DataFrame([{"method": name, **style_of(name)} for name in names])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", choices("paper"))
 def test_methods_of_a_paper_have_distinct_styles(paper):
     methods = methods_of(paper)
@@ -46,6 +47,7 @@ def test_methods_of_a_paper_have_distinct_styles(paper):
     assert len(labels) == len(methods)
 
 
+@pytest.mark.slow
 def test_methods_have_the_same_style_in_all_papers():
     markers = defaultdict(set)
     for paper in choices("paper"):

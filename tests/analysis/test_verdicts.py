@@ -374,6 +374,7 @@ def rival_rows(better="", dataset="shuttle"):
     return join_cells(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rival", ["", *RIVALS])
 def test_every_rival_can_contradict_the_state_of_the_art(rival):
     finding = reports.evaluate_claim("fastlloyd", "sota-d-gt-3", rival_rows(rival))
@@ -534,6 +535,7 @@ def test_printed_numbers_are_cases():
     assert finding.evidence["bytes_per_iteration"].max() == 1440
 
 
+@pytest.mark.slow
 def test_false_positive_rate():
     # Where all ratios are at the margin, a claim over many cases may fail in 5 % of the studies.
     n_studies = 100
@@ -686,6 +688,7 @@ def test_sweep_without_rows_reports_the_reason():
     assert "no file" in finding.summary
 
 
+@pytest.mark.slow
 def test_verdicts_of_all_claims():
     paper_verdicts = reports.verdicts_of("fastlloyd")
     assert len(paper_verdicts) == 55
@@ -757,6 +760,7 @@ def change_last_charge(rows, change):
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claim", "change"),
     [

@@ -96,6 +96,7 @@ def submitted(enter):
     return read_rows(enter("sulloyd")), cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -115,6 +116,7 @@ def test_settings_are_those_of_the_suite(submitted, column, value):
     assert any(f": {column} is not " in line for line in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "centers",
     [

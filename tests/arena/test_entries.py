@@ -19,6 +19,7 @@ def find_cells(entry):
     return {(sweep, cell.dataset_name): cell for sweep, cell in plan.sweep_cells}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_an_entry_is_whole(folder):
     entry = read_entry(folder)
@@ -40,6 +41,7 @@ def test_costs_and_epsilon_follow_from_what_was_released(folder):
     assert checks.check_charges(own) == []
 
 
+@pytest.mark.slow
 def test_the_page_and_the_advice_are_those_of_the_entries(tmp_path):
     words = [*map(str, FOLDERS), f"out={tmp_path}", f"advice={tmp_path / ADVICE.name}"]
     assert leaderboard.main(words) == 0

@@ -152,6 +152,7 @@ def test_a_single_entry_has_a_table(folders, tmp_path):
     assert not [*(tmp_path / "figures").iterdir()]
 
 
+@pytest.mark.slow
 def test_the_order_of_folders_does_not_matter(folders, tmp_path):
     pages = []
     for number, order in enumerate((folders, folders[::-1])):

@@ -289,6 +289,7 @@ LIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "method", "finding"),
     [pytest.param(*lie, id=f"{lie[0].__name__}-{lie[1].rpartition(':')[2]}") for lie in LIES],

@@ -24,6 +24,7 @@ def test_an_honest_method_has_no_problem(enter):
     assert "| audit | replay consistent, residuals consistent |" in page
 
 
+@pytest.mark.slow
 def test_what_fails_is_named_and_the_rest_goes_on(enter):
     folder = enter("lying_methods:FailsOnWine")
     problems = read_entry(folder).problems
@@ -37,6 +38,7 @@ def test_what_fails_is_named_and_the_rest_goes_on(enter):
     assert all(problem in page for problem in problems)
 
 
+@pytest.mark.slow
 def test_a_fault_is_found_at_once(enter):
     """Half the noise shows in the residuals, and a peek in the replay."""
     quieter = read_entry(enter("lying_methods:Quieter"))

@@ -23,12 +23,14 @@ def test_an_honest_entry_is_verified(make_copy):
     assert stored["entry"] == sha256((folder / ENTRY).read_bytes())
 
 
+@pytest.mark.slow
 def test_an_unseeded_method_is_run_again(make_copy):
     found = verify(make_copy("lying_methods:Unseeded"), share=1.0, jobs=1)
     assert (found.status, found.findings) == ("re-run", [])
     assert found.equal == 4  # those of the reference
 
 
+@pytest.mark.slow
 def test_a_failure_that_is_named_and_repeats_is_no_lie(make_copy):
     folder = make_copy("lying_methods:FailsOnWine")
     assert sum("on wine, " in line for line in read_entry(folder).problems) == 2

@@ -56,6 +56,7 @@ def test_the_neighbor_lacks_the_record():
                 assert groups ^ neighbor_groups == {person.groups[person.index]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [
@@ -80,6 +81,7 @@ def test_nothing_but_the_answers_tells_n(method):
     assert tightness["record_count"] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [SuLloyd, FastLloyd])
 def test_residuals_of_n_follow_the_declared_law(method):
     # At epsilon 1 one released n in 6,000 is below k, and its fit is refused.
@@ -193,6 +195,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_an_exact_number_is_found(name, monkeypatch):
     plant, method, parameters = FAULTS[name]

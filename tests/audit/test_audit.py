@@ -47,7 +47,7 @@ REGISTERED = {
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("seed", "views"),
-    [(2, ["replay", "residuals"]), pytest.param(3, ["replay"], marks=pytest.mark.slow)],
+    [(2, ["replay"]), pytest.param(3, ["replay", "residuals"], marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("name", PRIVATE)
 def test_only_registered_flaws_are_found(name, seed, views, monkeypatch):
@@ -64,6 +64,7 @@ def test_only_registered_flaws_are_found(name, seed, views, monkeypatch):
     assert max(report.tightness.values()) > 0.9
 
 
+@pytest.mark.slow
 def test_a_move_that_is_charged_as_one_record_is_the_registered_flaw():
     method = DistDP(3, variant="published", replacement="uncharged")
     report = audit(method, ["replay"], n_pairs=8)
@@ -114,6 +115,7 @@ def test_garbage_of_other_code_warns_in_no_fit():
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 def test_audits_are_repeatable():
     reports = [audit(GLloyd(3), n_pairs=8, seed=3) for _ in range(2)]
     seeded = [[test for test in report.tests if "secure" not in test.label] for report in reports]
@@ -126,6 +128,7 @@ def test_audits_are_repeatable():
 # Black box: centers alone, with few runs
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("method", "n_runs", "least"),
@@ -133,9 +136,7 @@ def test_audits_are_repeatable():
         (broken(SuLloyd, curator=planted.SkipsEmpty)(3), 400, 2.0),
         (broken(EUGkM, curator=planted.SkipsEmpty)(3, n_init=1), 400, 2.0),
         (planted.DecodesSaturation(3), 400, 3.0),
-        pytest.param(
-            *(broken(EUGkM, mechanisms=[planted.HalfLaplace])(3), 1000, 1.0), marks=pytest.mark.slow
-        ),
+        (broken(EUGkM, mechanisms=[planted.HalfLaplace])(3), 1000, 1.0),
     ],
     ids=["empty cluster skipped", "empty cell skipped", "saturated noise", "noise x 0.5"],
 )
@@ -145,6 +146,7 @@ def test_blackbox_finds(method, n_runs, least):
     assert report.lower_bound > max(least, report.epsilon)
 
 
+@pytest.mark.slow
 def test_blackbox_bounds_a_sound_method_below_its_ledger():
     report = audit(EUGkM(3, n_init=1), ["blackbox"], n_runs=400)
     assert report.verdicts["blackbox"] in ("consistent", "no power here")
@@ -234,6 +236,7 @@ def test_command_prints_json_lines(capsys):
     assert sound["n_pairs"] == 9
 
 
+@pytest.mark.slow
 def test_command_fails_for_a_violation_that_is_not_registered(capsys):
     assert main(["planted_faults.ReadsRows", "pairs=8"]) == 1
     printed = capsys.readouterr().out

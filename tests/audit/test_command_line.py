@@ -135,6 +135,7 @@ def compare_commands(trace_command, method, X, neighbor_X, adjacency=None):
     return recorded, compare_traces(recorded, replayed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "kind"),
     list(zip(METHODS, itertools.cycle(["outside", "lone_record"]), strict=False)),
@@ -152,6 +153,7 @@ def test_commands_on_neighbors_show_the_same(trace_command, method, kind):
     assert {"column centers", "column charges", "column epsilon_spent"} <= recorded.observed.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 4, 60])
 @pytest.mark.parametrize("method", ["fastlloyd", "quadtree"])
 def test_commands_on_files_of_other_lengths_show_the_same(trace_command, method, n):
@@ -167,6 +169,7 @@ def test_commands_on_files_of_other_lengths_show_the_same(trace_command, method,
         assert recorded.observed["column adjacency"] == ["add_remove"] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "X",
     [
@@ -186,6 +189,7 @@ def test_commands_on_few_points_show_the_same(trace_command, X):
     assert recorded.observed["exit code"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "shown"),
     [

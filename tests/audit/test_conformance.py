@@ -90,6 +90,7 @@ class NaNPassesTheClip(SuLloyd):
         return self
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "check"),
     [
@@ -201,6 +202,7 @@ def test_another_error_than_a_refusal_is_said_with_its_case(monkeypatch):
         _assert_refused("n_clusters=2.5", GLloyd(2.5).check_parameters)
 
 
+@pytest.mark.slow
 def test_conformance_command(capsys):
     assert main(["pkm.methods.GLloyd"]) == 0
     assert capsys.readouterr().out.count(" ok") == 2 * len(CHECKS)

@@ -195,6 +195,7 @@ def mean_of_inverse(mechanism, values, others, sensitivity):
     return ratios.mean(), ratios.std() / math.sqrt(N_DRAWS), np.array(losses)
 
 
+@pytest.mark.slow
 def test_stability_histogram():
     # The cell "9" occurs on one side alone; at this delta a tenth of the draws show it.
     mechanism = StabilityHistogram(stddev=4.0, delta=0.1)
@@ -211,6 +212,7 @@ def test_stability_histogram():
     assert shown == pytest.approx(cost.delta, abs=5 * math.sqrt(0.1 * 0.9 / N_DRAWS))
 
 
+@pytest.mark.slow
 def test_stability_histogram_on_the_side_that_lacks_a_cell():
     mechanism = StabilityHistogram(stddev=4.0, delta=0.1)
     values = OccupiedCells(np.array([2]), np.array([12]))
@@ -221,6 +223,7 @@ def test_stability_histogram_on_the_side_that_lacks_a_cell():
     assert mean == pytest.approx(hidden, abs=5 * error + 1e-12)
 
 
+@pytest.mark.slow
 def test_stability_histogram_of_parts_of_a_record():
     """A person adds 0.7 records to a cell of others, and 0.2 to an empty one."""
     mechanism = StabilityHistogram(stddev=4.0, delta=0.1)
@@ -254,6 +257,7 @@ def test_gaussian_noise_of_answers_in_parts_of_a_step(is_secure):
     assert stats.kstest(uniforms.ravel(), "uniform").statistic < 0.05
 
 
+@pytest.mark.slow
 def test_sorted_rows_with_noise():
     mechanism = SortedGaussian(float(SCALE))
     values = np.array([[[0, 0], [SCALE, 0], [0, SCALE]]], np.int64)
@@ -305,6 +309,7 @@ def test_frequency_oracles(kind):
     assert n_told_apart > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("randomizer", [VectorRandomizer(1.1, 2), SignedSums(1.1, 2, 9)])
 @pytest.mark.parametrize("length", [1.0, 0.4, 0.0])
 def test_vector_randomizers(randomizer, length):

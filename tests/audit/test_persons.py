@@ -199,11 +199,8 @@ FAULTS = {
 }
 
 
-def mark_slow(name):
-    return pytest.param(name, marks=[pytest.mark.slow] * (len(FAULTS[name]) > 4))
-
-
-@pytest.mark.parametrize("name", [*map(mark_slow, FAULTS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.no_cover  # other tests run the same code
 def test_replay_finds(name, monkeypatch):
     owner, attribute, fault, method, *numbers = FAULTS[name]
@@ -217,6 +214,7 @@ IN_A_BALL = [KaplanStemmer, Balcan, PEMeans, FedDPKMeans]
 OF_CELLS = [DPM, LSHSplits, HST, MSTKMeans, AIMKMeans]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [kind(2, bounds=(-1, 1)) for kind in [FastLloyd, SynopsisKMeans, *IN_A_BALL, *OF_CELLS]],

@@ -169,6 +169,7 @@ def test_a_record_is_placed_in_the_domain_of_the_partition():
         assert np.array_equal(np.delete(other.rows, pair.index, axis=0), kept)
 
 
+@pytest.mark.slow
 def test_an_audit_uses_every_placement(monkeypatch):
     used = Counter()
 
@@ -186,6 +187,7 @@ def test_an_audit_uses_every_placement(monkeypatch):
     assert set(used) == set(PLACEMENTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_an_audit_places_records_by_every_partition(rule, monkeypatch):
     seen = set()
@@ -233,6 +235,7 @@ class TwoAtASplit(CellCounts):
         return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "label", "n_pairs"),
     [

@@ -199,6 +199,7 @@ UNDERCHARGED = [
 FAULTS = DIVERGING + UNDERCHARGED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 @pytest.mark.no_cover  # other tests run the same code
 def test_replay_finds(fault, monkeypatch):
@@ -258,6 +259,7 @@ LAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "what"), LAWS.values(), ids=LAWS)
 def test_residuals_find(method, what):
     report = audit(method, ["residuals"])

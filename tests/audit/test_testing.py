@@ -23,12 +23,14 @@ from pkm.testing import check_method, check_neighbors, check_noise
 # Methods
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [GLloyd(3), Lloyd(2), DPM(3, variant="published")], ids=str)
 def test_methods_pass(method):
     """Without a claim the contract alone is checked; registered flaws are declared."""
     check_method(method, n_pairs=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "message"),
     [
@@ -71,6 +73,7 @@ class OneCount(PrivateKMeans):
         return np.zeros((1, 1, curator.n_features), np.int64), 1
 
 
+@pytest.mark.slow
 def test_a_method_of_few_numbers_is_run_more_often():
     tests = report.check_residuals(OneCount(3), seed=0)
     law = [test for test in tests if test.what == "law"]
@@ -130,6 +133,7 @@ GRID_NOISE = draw_on_grid("laplace", 2.0)
 FLOATS = np.random.default_rng(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("randomise", "sensitivity", "message"),
     [
@@ -226,6 +230,7 @@ def test_without():
 """
 
 
+@pytest.mark.slow
 def test_the_plugin_gives_a_test_every_private_variant(tmp_path):
     (tmp_path / "test_suite.py").write_text(SUITE)
     options = ["-p", "pkm.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers", "-v"]

@@ -8,6 +8,7 @@ from pkm.benchmarks import files, passes, persons
 from pkm.benchmarks.measurement import Measurement
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["protocol", "secure_noise"])
 def test_a_part_runs(part, capsys):
     assert bench.main([part, "--scale", "0.1"]) in (0, 1)

@@ -16,6 +16,7 @@ ENTRIES = {entry.name: entry for entry in registry.list_bundled()}
 PUBLISHED = [name for name, entry in ENTRIES.items() if not entry.trained]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENTRIES)
 def test_bundled_set_has_the_declared_digest_and_shape(name):
     dataset = datasets.load(name)
@@ -28,6 +29,7 @@ def test_bundled_set_has_the_declared_digest_and_shape(name):
     assert bundled.digest(content) == entry.bundled_sha256
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_bundled_set_equals_the_published_files(name, data_dir):
     published, origin = loading.read_files(ENTRIES[name], data_dir)

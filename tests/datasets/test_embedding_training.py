@@ -77,6 +77,7 @@ def test_recipe_sets_seed_size_and_bounds(torch):
     assert embed(dimensions=3).shape == (120, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "accuracy", "inertia"), [(PAPER_SETS[0], 0.98, 1.4e6), (PAPER_SETS[1], 0.77, 1.2e6)]
 )

@@ -265,6 +265,7 @@ def test_invalid_user_files_are_refused(tmp_path, content, message):
         datasets.load("tcga", data_dir=tmp_path)
 
 
+@pytest.mark.slow
 def test_hash_of_the_first_file_is_recorded(tmp_path, cache, capsys):
     write_file(tmp_path, "tcga/tcga.npz", pack_arrays(**tcga()))
     first = datasets.load("tcga", data_dir=tmp_path)

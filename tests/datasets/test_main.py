@@ -94,6 +94,7 @@ def test_list_shows_the_origin_of_sets(register_file, tmp_path, capsys):
     assert "tiny.txt has SHA-256" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [120, 400])
 def test_list_has_a_line_for_each_set(width):
     lines = io.StringIO()
@@ -118,6 +119,7 @@ def test_verify_finds_damaged_files(register_file, tmp_path, cache, capsys):
     assert "tiny.txt.gz has SHA-256" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_whole_data_folder_verifies(data_dir, capsys):
     assert main(["--data", str(data_dir), "verify"]) == 0
     assert ", 0 wrong" in capsys.readouterr().out

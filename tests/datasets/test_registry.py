@@ -59,6 +59,7 @@ def test_declared_shape_needs_no_file(name):
     assert len(entry.columns) in (0, d)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_loaded_set_has_the_declared_shape_and_domain(name, data_dir):
     n, d, k, n_outside, n_classes = SETS[name]

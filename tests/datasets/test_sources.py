@@ -43,6 +43,7 @@ def local_bombs():
     return {"checkins.txt.gz": gzipped, "tiny.npz": arrays.getvalue()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["checkins.txt.gz", "tiny.npz"])
 def test_first_file_without_a_declared_hash_is_measured_before_it_is_trusted(
     name, tmp_path, cache, register

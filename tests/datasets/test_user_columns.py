@@ -48,6 +48,7 @@ def lists(cells):
     return st.lists(cells, min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25)
 @given(data=st.data())
@@ -224,6 +225,7 @@ STRANGE = st.one_of(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*KINDS, "category", "cyclic"])
 @settings(max_examples=25)
 @given(cells=lists(STRANGE))

@@ -84,6 +84,7 @@ def test_no_seed_of_a_row_gives_its_noise(call, own, points, seed):
     assert not np.allclose(released(rows), 5 * again.positions, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timing", ["false", "true"])
 def test_seeded_noise_is_asked_for_and_said_once(call, own, points, timing):
     words = (*own, "noise=seeded", f"timing={timing}")
@@ -95,6 +96,7 @@ def test_seeded_noise_is_asked_for_and_said_once(call, own, points, timing):
     assert "public_seed" not in first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
@@ -130,6 +132,7 @@ def test_seeds_of_secure_noise_are_a_number(call, own, points):
     assert rows.empty
 
 
+@pytest.mark.slow
 def test_an_account_takes_secure_noise_alone(call, own, points, tmp_path):
     path = str(tmp_path / "account.json")
     PrivacyAccountant(Budget(9.0, 1e-3), path)

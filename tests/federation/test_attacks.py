@@ -357,6 +357,7 @@ def check_flips(monkeypatch, n_flips, recover):
         assert re.search(NOTICED, error), (seed, error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recover", [False, True])
 def test_flipped_bit_ends_the_run(monkeypatch, recover):
     """An altered message is no loss that a run recovers from, be it the last one."""

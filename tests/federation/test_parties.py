@@ -115,6 +115,7 @@ def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace
     assert (aggregate(ring, messages, None) == plain_sum).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", LLOYD_METHODS, ids=lambda m: f"{type(m).__name__}-{m.variant}")
 @pytest.mark.parametrize("split", ["balanced", "unbalanced", "sorted"])
 def test_federated_equals_central(method, split):
@@ -235,6 +236,7 @@ def assert_uniform(words):
     assert abs(correlation) < 7 / np.sqrt(len(words) - 12)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_server_view_is_uniform(monkeypatch):
     """For two inputs at the largest distance: uniform words, independent of one another, with the
@@ -356,6 +358,7 @@ def standardized_noise(points, method, seed):
     return np.concatenate(noise)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_secure_noise_is_normal_and_independent():
     """Between sums and counts, columns, rounds and runs."""

@@ -33,6 +33,7 @@ def test_golden_records(name):
     assert not changes(name, record.stored(name), actual)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", ROWS)
 @pytest.mark.parametrize(("name", "separator"), SEPARATORS.items())
 def test_golden_records_of_studies(name, separator, study):

@@ -157,6 +157,7 @@ def test_no_points_are_held_after_fit(name, new_objects_alone):
         assert [reference() for reference in references] == [None] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AVAILABLE)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_remainders_are_kept_for_all_queries_that_read_them(name):
@@ -272,6 +273,7 @@ NO_WEIGHTS = dict.fromkeys(
 COHORTS = {"check_fit2d_1sample": "every cohort needs a user of its own"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", CLASSES)
 def test_only_declared_checks_of_scikit_learn_fail(method):
     """All of those do, so that the reasons stay true."""
@@ -367,6 +369,7 @@ def test_secure_noise_ignores_the_seed():
     assert (first != second).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     PRIVATE_CLASSES,
@@ -395,6 +398,7 @@ def test_extreme_budgets_run_or_are_refused(method):
                 method(n_clusters=2, epsilon=epsilon, **parameters).fit_batch(points, [0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", PRIVATE_CLASSES)
 @pytest.mark.parametrize("n", [30, 3000])
 def test_secure_noise_serves_every_schedule(method, n):
@@ -550,6 +554,7 @@ def test_public_seed_does_not_give_the_noise(points, answers):
     assert np.abs(noise - guessed).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", PRIVATE, ids=lambda method: method.__name__)
 def test_fit_without_a_seed_is_fresh_and_secure(method, monkeypatch):
     """Two fits differ, and no seeded stream is touched."""

@@ -86,6 +86,7 @@ def test_coreset_estimates_costs():
         assert error <= math.sqrt(coreset_cost) + noise / math.sqrt(exact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ball", ["0.05", "0"])
 def test_coreset_keeps_costs_of_many_center_sets(ball):
     """Within a factor of 10, up to (ln n)^2: random sets, sets that Lloyd steps improved, sets that

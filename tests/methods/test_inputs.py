@@ -226,6 +226,7 @@ def test_bounds_of_a_method_without_privacy_are_the_extremes():
         Lloyd(3).fit(np.full((5, 2), np.nan))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_mapped_file_is_read_in_blocks(tmp_path, monkeypatch, dtype):
     """The same fit as in memory, with the memory of some blocks."""
@@ -241,6 +242,7 @@ def test_a_mapped_file_is_read_in_blocks(tmp_path, monkeypatch, dtype):
     assert peak_bytes(lambda: model.fit(mapped)) <= X.nbytes / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [

@@ -163,6 +163,7 @@ def test_without_holes_no_bit_changes(method):
         assert (fit(method(3, missing=missing, **options), complete) == expected).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zoom", [None, 0.1])
 @pytest.mark.parametrize(
     ("method", "missing"), [(FastLloyd, "k-pod"), (SuLloyd, "k-pod"), (QuadtreeKMeans, "middle")]
@@ -210,6 +211,7 @@ def test_holes_cost_less_than_null_records_in_many_columns():
     assert null > 1.1 * filled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [FastLloyd, SuLloyd, QuadtreeKMeans])
 def test_replay_with_holes_finds_nothing(method):
     """Of one pair in six entries are missing, and then the method has ``missing``."""

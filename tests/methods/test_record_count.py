@@ -137,6 +137,7 @@ def test_methods_of_several_mechanisms_buy_n_with_laplace_noise(method, X):
     assert ledger.spent() <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", supported_methods())
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
 def test_what_follows_n_is_bounded_for_every_n(method, epsilon):
@@ -199,6 +200,7 @@ def test_other_releases_than_planned_from_the_released_n_are_refused(X):
         hidden(PlansByAnotherNumber).fit(X)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("count", [Laplace(50.0 * SCALE), Gaussian(30.0 * SCALE)])
 @pytest.mark.parametrize("n", [3, 1000])
@@ -238,6 +240,7 @@ def test_the_claim_and_the_ledger_say_that_n_is_secret(X):
 # The result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zoom", [None, 0.1])
 @pytest.mark.parametrize("method", supported_methods())
 def test_without_noise_the_result_is_that_of_a_public_n(method, zoom, X):
@@ -275,6 +278,7 @@ def test_a_zoom_is_planned_from_the_released_n(X, tmp_path):
         tight.fit(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [FastLloyd, SynopsisKMeans])
 def test_conformance(method):
     """But for two checks that expect a schedule without n, and a ledger without one."""

@@ -127,6 +127,7 @@ def find_values(folder, X):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_no_value_of_the_data_is_in_the_files(name, tmp_path):
     X = blobs(2000, seed=3)

@@ -51,6 +51,7 @@ def reported(model):
 # Without noise: the definitions, by brute force
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighs", [False, True])
 @pytest.mark.parametrize("name", METHODS)
 def test_without_noise_a_report_is_exact(name, weighs):
@@ -183,6 +184,7 @@ def test_without_a_report_there_is_none():
 # Errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scales", [(2.0, 0.5), (2.0, 2.0), (2.0, 5.0)])
 def test_tails_of_two_laplace_variables(scales):
     a, b = scales
@@ -199,6 +201,7 @@ def test_tails_of_two_laplace_variables(scales):
         assert found == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind", [Gaussian, Laplace])
 @pytest.mark.parametrize(("size", "excess"), [(200.0, 0.002), (20.0, 0.02)])

@@ -95,6 +95,7 @@ def dry_run(method, n_points, n_features):
     return ledger.charges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "parameters"), list(cases()))
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_dry_run_is_charged_what_the_schedule_says(method, parameters):
@@ -126,6 +127,7 @@ def test_a_dry_run_is_charged_what_the_schedule_says(method, parameters):
     assert compared >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shares",
     [{"zoom": 0.05}, {"zoom": 0.3}, {"zoom": None, "report": 0.1}, {"zoom": 0.1, "report": 0.3}],

@@ -124,6 +124,7 @@ def test_k_means_averages_over_persons():
     np.testing.assert_allclose(center, [[0.625, 0.25]], atol=2 / SCALE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "points"), CASES)
 def test_order_and_container_of_rows_change_no_bit(method, points, tmp_path):
     """Also in blocks, from a file, and with null ids, which are persons of their own."""
@@ -156,6 +157,7 @@ def write_parts(folder, frame):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "kind"), WITH_KINDS)
 def test_a_column_of_ids_gives_the_bits_of_ids_in_memory(method, kind, tmp_path, monkeypatch):
     ids = make_ids(kind)
@@ -179,6 +181,7 @@ def test_a_column_of_ids_gives_the_bits_of_ids_in_memory(method, kind, tmp_path,
         assert (model.cluster_centers_ == weighted).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "kind"), WITH_KINDS)
 def test_chunks_of_ids_give_the_bits_of_ids_in_memory(method, kind):
     ids = make_ids(kind).astype(object).fillna(5 if kind == "integers" else "")

@@ -188,6 +188,7 @@ def test_points_of_a_zoom_are_shortened_where_they_are():
 # The run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ZERO_OUT)
 @pytest.mark.no_cover  # other tests run the same code
 def test_zoomed_methods_keep_the_contract(method):
@@ -199,6 +200,7 @@ def test_zoomed_methods_keep_the_contract(method):
         check(zoomed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ZERO_OUT)
 @pytest.mark.parametrize("epsilon", [1.5, 8.0])
 def test_the_budget_is_spent(method, epsilon):
@@ -220,6 +222,7 @@ def test_the_budget_is_spent(method, epsilon):
         assert math.fsum(charge.mu**2 for charge in zoom) == pytest.approx(share)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [FastLloyd, SuLloyd, EUGkM, KaplanStemmer])
 def test_replay_on_neighbors(method):
     """Queries, charges and centers depend on released values alone, and cost what is charged."""
@@ -236,6 +239,7 @@ def test_replay_on_neighbors(method):
     assert tried >= 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [FastLloyd, KaplanStemmer, QuadtreeKMeans])
 def test_a_zoom_by_1000_is_the_same_bits_in_any_batch_split_and_order(method):
     rows, _ = blobs(3000)
@@ -493,6 +497,7 @@ def test_inner_curators_share_the_ledger_and_the_rounds():
     assert inner._rounds is curator._rounds
 
 
+@pytest.mark.slow
 def test_every_public_setting_has_a_zoom_that_fits_or_none():
     """A zoom whose rest of the budget is too small is left out: 288 settings."""
     grid = itertools.product(

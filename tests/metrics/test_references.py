@@ -78,6 +78,7 @@ def test_reference_search_is_cached_on_disk(cache, monkeypatch):
     assert file.stem == references.search_key(points)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["empty", "cut", "flip", "foreign"])
 def test_damaged_cache_is_replaced(cache, damage):
     points = Points.from_grid(draw(n=40)[0])

@@ -527,6 +527,7 @@ for _ in range(10):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_processes_cannot_overspend_together(path):
     account = PrivacyAccountant(Budget(2.0), path)
@@ -752,6 +753,7 @@ def test_what_serves_no_persons_is_refused_before_it_is_charged(call, path, visi
     assert not PrivacyAccountant.open(path).runs
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_the_command_line_charges_an_account(call, path):
     assert call(command, str(path), "epsilon=2", "delta=1e-5")[0] == 0
@@ -785,6 +787,7 @@ def test_the_command_line_charges_an_account(call, path):
     assert "2 replicates of epsilon=0.5" in out and "epsilon=1 of 2" in out
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.parametrize("is_paid", [False, True])
 def test_a_cell_that_was_stored_without_the_account_is_run_and_charged(

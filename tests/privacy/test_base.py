@@ -468,6 +468,7 @@ OVERRIDES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OVERRIDES)
 @pytest.mark.parametrize(("kind", "part", "mechanism"), PARTS)
 def test_subclasses_of_mechanisms_are_refused(kind, part, mechanism, name):

@@ -68,6 +68,7 @@ def test_noised_rows_are_sorted_with_equal_ones_in_random_order(spread):
     assert (_sorted_order(rows, ties) == np.lexsort((ties, *rows.T[::-1]))).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [1e-6, 0.003, 0.2, 1.5])
 @pytest.mark.parametrize("d", [1, 2, 4])
 def test_a_move_changes_points_and_sums_within_max_shift(d, rho):
@@ -109,6 +110,7 @@ def test_rounding_to_the_grid_can_lengthen_a_move():
     assert snapped_distance <= max_shift * SCALE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "trees", "levels"),
     [(1, 3, range(4, 9)), (3, 3, range(4, 9)), (2, 1, range(6, 7))],
@@ -145,6 +147,7 @@ def test_a_move_changes_two_cells_of_every_histogram(d, trees, levels, every_cel
     assert largest_change == noise.max_changed_cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "side", "rho"),
     [
@@ -207,6 +210,7 @@ def tree_of(regions, rng, depth=5):
     return counts, sums
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_noised", [False, True])
 @pytest.mark.parametrize(("radius", "rho"), [(0.3, 0.1), (0.05, 0.4), (1.4, 2.8), (0.2, 1e-6)])
 def test_a_move_changes_at_most_two_regions(radius, rho, by_noised, every_cell_is_released):

@@ -11,6 +11,7 @@ from pkm.compute.kernels.cover import BLOCK_SIDE, Cover
 from pkm.compute.kernels.lattice import Lattice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [1e-6, 0.05, 5.0])
 @pytest.mark.parametrize(("m", "side"), [(1, 0.02), (2, 0.07), (3, 0.22), (4, 0.4), (5, 0.6)])
 def test_cover_agrees_with_enumeration(m, side, weight):

@@ -15,6 +15,7 @@ from pkm.compute.kernels.farthest import MAX_GATHERED, farthest
 from pkm.compute.storage.blocks import Shards
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 10**6),
     st.integers(1, 14),
@@ -47,6 +48,7 @@ def test_farthest_is_a_function_of_the_multiset(seed, n, n_farthest, tied, n_gat
                 assert counts_of(parts, found[i]) == Counter(expected)
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 10**6),
     st.lists(st.integers(0, 5), min_size=1, max_size=12),

@@ -117,6 +117,7 @@ def private(method, **parameters):
     return method(**given | parameters), X
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", BY_BLOCKS)
 def test_blocks_give_the_bits_of_memory(method):
     model, X = private(method)
@@ -125,6 +126,7 @@ def test_blocks_give_the_bits_of_memory(method):
         assert released(model, in_blocks(X, sizes)) == expected, sizes
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_neither_sizes_nor_order_of_rows_matter(sizes, random):
@@ -143,6 +145,7 @@ def test_variants_give_the_bits_of_memory(method, variant):
     assert released(model, in_blocks(X, [50])) == released(model, X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [FastLloyd, SuLloyd, EUGkM, QuadtreeKMeans, MSTKMeans])
 def test_a_zoom_gives_the_bits_of_memory(method):
     model, _ = private(method, bounds=(-50, 50), zoom=0.2, epsilon=20.0)
@@ -206,6 +209,7 @@ def test_bad_values_are_refused_as_in_memory():
         FastLloyd().fit(in_blocks(X, [40]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant", [{"release": "candidates"}, {"rounds": 3}, {"select": "counts"}]
 )
@@ -220,6 +224,7 @@ def test_releases_on_the_farthest_points_give_the_bits_of_memory(variant, copies
         assert released(model, in_blocks(rng.permutation(X), sizes)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", [BOUNDS, (-50, 50)])
 @pytest.mark.parametrize("d", [1, 3, 12])
 def test_all_kinds_of_a_synopsis_give_the_bits_of_memory(d, bounds):

@@ -38,6 +38,7 @@ def released(model, X):
     return model.cluster_centers_.tolist(), model.n_iter_, charges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zoom", [None, 0.2])
 @pytest.mark.parametrize(
     "method", [FastLloyd, SuLloyd, EUGkM, MSTKMeans, KaplanStemmer, DPM, SynopsisKMeans]

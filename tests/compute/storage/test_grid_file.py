@@ -78,6 +78,7 @@ def released(model, X):
     return model.cluster_centers_.tolist(), model.ledger_ and model.ledger_.charges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zoom", [None, 0.2])
 @pytest.mark.parametrize("method", [FastLloyd, DPM, KaplanStemmer])
 def test_fits_on_grid_files_give_the_bits_of_memory(packed, method, zoom):

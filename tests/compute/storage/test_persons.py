@@ -26,6 +26,7 @@ TEXTS = st.text(max_size=20) | st.sampled_from("ab")
 
 
 # Kernels may be compiled in the first call.
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.data(), st.sampled_from([INTEGERS, TEXTS]))
 def test_blocks_give_the_weights_of_ids_in_memory(data, kind):

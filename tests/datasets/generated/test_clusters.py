@@ -36,6 +36,7 @@ def cluster_means(points, labels):
     return np.stack(means)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "d"), SHAPES)
 @pytest.mark.parametrize("separation", [0.16, 0.75])
 def test_clusters_have_the_prescribed_nearest_separation(k, d, separation):
@@ -44,6 +45,7 @@ def test_clusters_have_the_prescribed_nearest_separation(k, d, separation):
     np.testing.assert_allclose(np.nanmin(index, axis=1), separation, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "d"), [(3, 2), (7, 2), (4, 3), (3, 40)])
 def test_prescribed_separation_holds_by_direct_search(k, d):
     # Every pair by a general optimizer (few dimensions) or by dense solves (many), straight from

@@ -247,6 +247,7 @@ def test_recorded_values():
     assert dataset.labels[:2].tolist() == [1, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "d"), [("synth-10d", 10), ("synth-100d", 100)])
 def test_synth_of_the_dpm_paper(name, d):
     dataset = datasets.load(name)
@@ -294,6 +295,7 @@ def test_range_of_blobs_is_the_center_box():
     assert datasets.scale(dataset, "public").clipped == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

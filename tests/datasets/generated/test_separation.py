@@ -69,6 +69,7 @@ def test_proportional_covariances_have_a_closed_form(d, factor, seed):
     assert index == pytest.approx(ratio_to_index(ratio), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("d", [2, 3, 7])
 def test_index_equals_a_direct_search_over_directions(d, seed):

@@ -28,6 +28,7 @@ def test_nothing_internal_is_imported():
         assert "hydra._internal" not in path.read_text(encoding="utf-8"), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, expected",
     [
@@ -58,6 +59,7 @@ def test_completion_is_installed_for_the_command(capfd):
     assert capfd.readouterr().out.rstrip().endswith("hydra_bash_completion pkm")
 
 
+@pytest.mark.slow
 def test_ranges_and_globs(call):
     _, out, _ = call(
         "k=range(2,5)", "-m", "method=glob(sulloyd_published*)", "epsilon=1.0", *SWEEP[3:]
@@ -66,6 +68,7 @@ def test_ranges_and_globs(call):
     assert sorted(rows()["k"].unique()) == [2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_sweep_over_a_parameter_shows_it(call):
     _, out, _ = call("-m", "method=fastlloyd", "method.alpha=0.4,0.8", "epsilon=1.0", *SWEEP[3:])
     (heading,) = [line for line in out.splitlines() if "data set" in line]
@@ -75,6 +78,7 @@ def test_a_sweep_over_a_parameter_shows_it(call):
     assert [line[5] for line in lines] == ["0.4", "0.8"]
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_asked_for_gets_hydras_record(call):
     assert call("method=mean", "seeds=1", "hydra.run.dir=single")[0] == 0
     assert "method=mean" in Path("single/.hydra/overrides.yaml").read_text()
@@ -86,6 +90,7 @@ def test_a_folder_that_is_asked_for_gets_hydras_record(call):
     assert {path.name for path in Path().iterdir()} == {"single", "sweep", "results"}
 
 
+@pytest.mark.slow
 def test_a_job_answers_with_its_objective(tmp_path):
     words = ["seeds=3", "metrics=[silhouette,nicv]", f"results={tmp_path}"]
     console, _ = make_consoles()
@@ -146,6 +151,7 @@ def test_a_folder_of_ones_own_adds_methods(own_folder, capfd):
     assert "halved" not in choices("method")
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_methods_of_all_sources(own_folder, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "from pkm.methods import DataMean\n\n\nclass Mean(DataMean):\n    pass\n"
@@ -217,6 +223,7 @@ def test_two_packages_with_one_method_are_refused(monkeypatch):
         catalogue.declared_methods.__wrapped__()
 
 
+@pytest.mark.slow
 def test_reproduce_is_swept_too(call):
     code, out, _ = call("-m", "verb=plan", "paper=mufc,dpm", "profile=smoke", command=reproduce)
     assert code == 0
@@ -232,6 +239,7 @@ def test_what_shows_results_makes_no_folder(verb, tmp_path, capsys):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
 def test_the_table_of_a_job_says_which_job_it_is_of(call, launcher):
     words = ("-m", "method=fastlloyd", "method.alpha=0.4,0.8", "dataset=iris", "seeds=1")
@@ -251,6 +259,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_refused_command_leaves_no_folder(call, tmp_path, words, is_there):

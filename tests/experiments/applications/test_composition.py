@@ -7,6 +7,7 @@ from pkm.experiments.applications.composition import load_config, register_plugi
 from pkm.experiments.config.errors import ConfigurationError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text, message",
     [

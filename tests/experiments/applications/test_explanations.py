@@ -9,6 +9,7 @@ from pkm.experiments.commands import reproduce
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -58,6 +59,7 @@ def test_what_has_no_effect_is_refused_in_one_line(call, words, message):
     assert not Path("results/cells").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, message",
     [

@@ -62,6 +62,7 @@ def scheduler():
         yield cluster.scheduler_address
 
 
+@pytest.mark.slow
 def test_a_task_returns_the_file_of_a_store(serial, no_process, tmp_path):
     """What runs on a worker, in this process."""
     store = Store(tmp_path)
@@ -74,6 +75,7 @@ def test_a_task_returns_the_file_of_a_store(serial, no_process, tmp_path):
     pd.testing.assert_frame_equal(stored_rows(store, CELLS), serial, check_exact=True)
 
 
+@pytest.mark.slow
 def test_failures_of_tasks_count_with_earlier_ones(misbehaving_cell, no_process, tmp_path):
     store = Store(tmp_path / "results")
     broken = misbehaving_cell("Broken")
@@ -109,6 +111,7 @@ def test_a_scheduler_that_is_not_there_is_refused_in_one_line(capfd, tmp_path, m
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -254,7 +257,7 @@ def test_two_killed_workers_change_no_row(misbehaving_cell, tmp_path):
 def test_a_paper_on_a_cluster_has_the_rows_of_a_serial_run(tmp_path):
     rows = {}
     for name, words in {"serial": ["backend=serial"], "dask": ["backend=dask", "jobs=2"]}.items():
-        given = ["paper=dpm", "profile=smoke", "sweeps=[table,em_mc,timing]", "tracking=none"]
+        given = ["paper=dpm", "profile=smoke", "sweeps=[table]", "tracking=none"]
         assert main(["run", *given, *words, f"results={tmp_path / name}"]) == 0
         store = Store(tmp_path / name)
         keys = sorted(store.keys())

@@ -26,6 +26,7 @@ def misbehaving_cell(tmp_path):
     return partial(small_cells.misbehaving_cell, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_the_command(misbehaving_cell, tmp_path, number):
     cells = [misbehaving_cell(name) for name in ("Compiled", "Endless")]

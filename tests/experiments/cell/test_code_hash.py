@@ -72,6 +72,7 @@ def test_code_hash_follows_imports_of_external_methods(external_package):
     assert fresh_hash() != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text, same",
     [

@@ -65,6 +65,7 @@ def folder(tmp_path, table, monkeypatch):
 COMMAND = ["customers.csv", "schema=customers.yaml", "k=3", "epsilon=1", "output=out"]
 
 
+@pytest.mark.slow
 def test_a_table_becomes_a_folder_of_released_values(folder, table):
     assert cluster.main(COMMAND) == 0
     files = {str(path.relative_to("out")) for path in Path("out").rglob("*") if path.is_file()}
@@ -95,6 +96,7 @@ def test_a_table_becomes_a_folder_of_released_values(folder, table):
     assert not model.ledger_.repeatable
 
 
+@pytest.mark.slow
 def test_all_files_follow_from_the_model_and_the_schema(folder):
     """So an adversary with the folder has what the ledger charged for, and no more."""
     assert cluster.main(COMMAND) == 0
@@ -106,6 +108,7 @@ def test_all_files_follow_from_the_model_and_the_schema(folder):
         assert again.read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_ids_make_persons_the_records(folder):
     assert cluster.main([*COMMAND, "groups=id"]) == 0
     statement = pkm.load("out/model").statement()
@@ -213,6 +216,7 @@ def test_the_least_epsilon_that_sees_a_group_is_enough(folder, capsys):
     assert cluster.main([*words, f"epsilon={0.95 * float(least)}"]) == 2
 
 
+@pytest.mark.slow
 def test_records_in_no_group_are_told_by_what_is_released(folder, capsys):
     schema = Path("customers.yaml")
     schema.write_text(SCHEMA.replace(", decimal: comma", ""))
@@ -280,6 +284,7 @@ def write_text(rows):
     return rows.to_csv(sep=";", index=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record", [HOSTILE, EXTREME], ids=["hostile", "extreme"])
 @pytest.mark.parametrize(
     "word", ["k=auto", "groups=id", "adjacency=add_remove"], ids=["rows", "persons", "secret n"]
@@ -292,6 +297,7 @@ def test_files_follow_from_the_releases(replay, table, record, word):
     assert not replay(write_text(given), write_text(neighbor), word)
 
 
+@pytest.mark.slow
 def test_bounds_that_are_found_hide_a_record(replay, table):
     rule = "age: {kind: integer, bounds: private}"
     Path("customers.yaml").write_text(SCHEMA.replace(SCHEMA.splitlines()[0], rule))
@@ -301,12 +307,14 @@ def test_bounds_that_are_found_hide_a_record(replay, table):
     assert not replay(write_text(given), write_text(null))
 
 
+@pytest.mark.slow
 def test_a_line_of_another_length_is_hidden(replay, table):
     text = write_text(table[:300])
     null = ";" * (len(table.columns) - 1)
     assert not replay(f"{text}1;2;3;4;5;6;7;8;9\n", f"{text}{null}\n")
 
 
+@pytest.mark.slow
 def test_all_rows_of_a_person_are_hidden(replay, table):
     rows = table[:300].copy()
     of_person = rows.index < 20
@@ -316,6 +324,7 @@ def test_all_rows_of_a_person_are_hidden(replay, table):
     assert not replay(write_text(rows), write_text(null), "groups=id")
 
 
+@pytest.mark.slow
 def test_a_page_with_an_exact_count_is_found(replay, table, monkeypatch):
     build_page = cluster.build_page
     write_rows = cluster.write_rows

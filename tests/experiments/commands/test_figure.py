@@ -21,6 +21,7 @@ def fabricated(monkeypatch):
     monkeypatch.setattr(figure, "read_rows", lambda keys: small_rows())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fabricated")
 def test_one_figure_is_one_file(tmp_path):
     name = "fastlloyd/figure6"
@@ -35,6 +36,7 @@ def test_one_figure_is_one_file(tmp_path):
         assert 0.9 < picture.width / picture.info["dpi"][0] / 3.3 <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fabricated")
 @pytest.mark.no_cover  # other tests run the same code
 def test_a_paper_is_a_folder_of_pictures_and_tables(tmp_path, capsys):

@@ -15,13 +15,10 @@ from pkm.experiments.commands import reproduce
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "launcher",
-    [
-        "basic",
-        pytest.param("joblib", marks=pytest.mark.slow),
-        pytest.param("submitit_local", marks=pytest.mark.slow),
-    ],
+    ["basic", "joblib", "submitit_local"],
 )
 def test_all_launchers_give_the_same_rows(call, launcher):
     # Workers of joblib keep the folder of the test that started them.
@@ -84,6 +81,7 @@ def test_jobs_of_slurm_give_the_same_rows(call, tmp_path, monkeypatch):
     assert rows().equals(rows("cells"))
 
 
+@pytest.mark.slow
 def test_a_sweep_is_one_batch(call):
     code, out, _ = call(*SWEEP, "epsilon=[1.0]")
     assert code == 0
@@ -94,6 +92,7 @@ def test_a_sweep_is_one_batch(call):
     assert sorted(path.name for path in Path("results/hydra").iterdir()) == ["multirun.yaml"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["cells", "basic"])
 def test_folders_of_a_sweep_are_for_their_owner_alone(call, launcher):
     """Launchers of jobs and sweepers write objectives of private data there."""
@@ -102,6 +101,7 @@ def test_folders_of_a_sweep_are_for_their_owner_alone(call, launcher):
         assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["cells", "basic"])
 def test_a_failed_job_is_told(call, monkeypatch, tmp_path, launcher):
     (tmp_path / "failing.py").write_text(

@@ -31,6 +31,7 @@ def no_data_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["plan", "status", "run", "report"])
 def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
     data_dir = tmp_path / "files"
@@ -165,6 +166,7 @@ def test_report_receives_substitutes_and_environments(tmp_path, monkeypatch, cap
     assert "git commit" in received["report made with"]
 
 
+@pytest.mark.slow
 def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
     words = ["plan", "paper=all", "profile=smoke", f"results={tmp_path / 'results'}"]
     assert reproduce.main(words) == 0
@@ -187,6 +189,7 @@ def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slow
 def test_reports_of_several_papers_are_made_by_another_process(tmp_path, capsys):
     words = ["report", "paper=all", "profile=smoke", f"results={tmp_path}", "tracking=none"]
     assert reproduce.main(words) == 0

@@ -47,6 +47,7 @@ def call_run(tmp_path, capsys):
     return run_main
 
 
+@pytest.mark.slow
 def test_run_prints_a_table_and_stores_the_cells(call_run):
     words = ("method=fastlloyd", "dataset=iris", "epsilon=[0.1,1.0]", "seeds=3")
     code, out, _ = call_run(*words)
@@ -59,6 +60,7 @@ def test_run_prints_a_table_and_stores_the_cells(call_run):
     assert "2 cells were stored already, 0 were run" in out
 
 
+@pytest.mark.slow
 def test_multirun_runs_every_combination(call_run):
     code, _, _ = call_run(
         "-m", "method=fastlloyd,glloyd,mean", "dataset=iris,wine", "epsilon=0.1,1.0", "seeds=[4,2]"
@@ -150,12 +152,11 @@ def test_unknown_options_are_refused_in_one_line(words, message, capfd):
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "setting"),
     [
-        pytest.param(
-            [name for name in ONE_OF_EACH_CLASS if is_central(name)], [], marks=pytest.mark.slow
-        ),
+        ([name for name in ONE_OF_EACH_CLASS if is_central(name)], []),
         (
             [name for name in ONE_OF_EACH_CLASS if not is_central(name)],
             ["unlearning.clients=4", "unlearning.clusters_per_client=2"],
@@ -228,6 +229,7 @@ def test_every_backend_file_runs(call_run, name):
     assert call_run(f"backend={name}", "method=mean", "seeds=1")[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -320,6 +322,7 @@ def test_clipped_points_are_reported_or_refused(call_run, tmp_path):
     assert "moved" not in out
 
 
+@pytest.mark.slow
 def test_folders_patterns_and_packed_grids_are_data_sets(call_run, tmp_path):
     """All hold the points of one array, and so have its rows."""
     X = np.random.default_rng(0).normal(0, 0.5, (200, 3))
@@ -421,6 +424,7 @@ def test_table_shows_what_differs_from_the_request(call_run):
     assert note.startswith("0 cells were stored")
 
 
+@pytest.mark.slow
 def test_columns_of_a_file(call_run, tmp_path):
     lines = [f"{i};{i % 3},5;{i % 5};{'ab'[i % 2]}" for i in range(20)]
     (tmp_path / "own.csv").write_text("\n".join(["id;x (m);y, or z;kind", *lines]) + "\n")
@@ -449,6 +453,7 @@ def test_columns_of_a_file(call_run, tmp_path):
     assert "1 were run" in call_run(*words, "columns=[1]", "label=2", *chosen[2:])[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -492,6 +497,7 @@ def test_columns_that_are_none(call_run, tmp_path, words, message):
     assert message in err
 
 
+@pytest.mark.slow
 def test_missing_values_are_null_records_where_the_adjacency_defines_them(call_run, tmp_path):
     """What a zero-out method gets, and the metrics, is the file without their rows; n stays."""
     (tmp_path / "holes.csv").write_text(

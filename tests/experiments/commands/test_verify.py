@@ -40,6 +40,7 @@ def results(stored, tmp_path, cache):
     return store, ["profile=smoke", f"results={store.root}"]
 
 
+@pytest.mark.slow
 def test_figure_that_is_equal(results, capsys):
     store, words = results
     n_cells = len(store.keys())
@@ -50,6 +51,7 @@ def test_figure_that_is_equal(results, capsys):
     assert "numbers of the figure: equal" in out
 
 
+@pytest.mark.slow
 def test_changed_value_is_found(results, plan, capsys):
     store, words = results
     cell = next(cell for cell in plan.cells if store.status(cell.key) == "done")
@@ -60,6 +62,7 @@ def test_changed_value_is_found(results, plan, capsys):
     assert f"{cell.label}: {metric}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_refusals(results, capsys):
     _, words = results
     cases = {
@@ -76,6 +79,7 @@ def test_refusals(results, capsys):
     assert "one claim or figure" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_cell_that_fails_again_is_named(results, capsys, monkeypatch):
     store, words = results
 

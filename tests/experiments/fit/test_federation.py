@@ -265,6 +265,7 @@ def test_protocol_from_the_command_line(tmp_path, capsys):
     assert sorted(rows["clients"]) == [2, 2, 3, 3]
 
 
+@pytest.mark.slow
 def test_selected_sweeps_of_a_paper_can_be_run(tmp_path, capsys):
     words = ["profile=smoke", f"results={tmp_path / 'results'}", "tracking=none", "backend=serial"]
     assert reproduce.main(["run", *words, "sweeps=[protocl]"]) == 2
@@ -277,6 +278,7 @@ def test_selected_sweeps_of_a_paper_can_be_run(tmp_path, capsys):
     assert len(rows["charges"].iloc[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", choices("profile"))
 def test_protocols_of_the_paper(profile, data_dir):
     config = load_config(["paper=fastlloyd", f"profile={profile}"])

@@ -106,6 +106,7 @@ CORESETS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "params"), CORESETS, ids=str)
 def test_a_coreset_releases_its_schedule(name, params):
     central = make_cell(name, "sound", **params)

@@ -79,6 +79,7 @@ def test_adversarial_requests_select_the_costliest_points():
     assert len(set(model.find_clients(three).tolist())) == 1
 
 
+@pytest.mark.slow
 def test_seed_probability_equals_its_empirical_frequency():
     model = fitted_model(1)
     generator = np.random.default_rng(1)

@@ -108,6 +108,7 @@ def files_under(folder):
     }
 
 
+@pytest.mark.slow
 def test_a_sweep_is_a_run_above_its_curves(synced):
     _, _, location, first, _ = synced
     # A curve for each of three methods; fastlloyd's has two cells.
@@ -123,6 +124,7 @@ def test_a_sweep_is_a_run_above_its_curves(synced):
     assert names == {"mean · iris", "fastlloyd · iris", "packing · wine"}
 
 
+@pytest.mark.slow
 def test_steps_of_a_curve_are_a_thousand_epsilon(synced):
     plan, store, location, _, _ = synced
     (curve,) = [run for run in runs(location, kind=CURVE) if "fastlloyd" in run.info.run_name]

@@ -68,6 +68,7 @@ def test_failure_reason_names_the_time_limit(tmp_path, monkeypatch):
 
 
 # diffprivlib needs an environment of its own: tests/methods/baselines/test_diffprivlib.py.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in choices("method") if name != "diffprivlib"])
 def test_every_method_file_runs(name):
     target = read_choice("method", name)["_target_"]
@@ -102,6 +103,7 @@ def test_hydra_composes_files_that_change_others_as_papers_do():
         assert load_config([f"method={name}"], "run")["method"] == read_choice("method", name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["paper", "profile", "backend", "tracking"])
 def test_every_file_of_every_group_composes(group):
     assert choices(group)
@@ -114,10 +116,11 @@ def test_external_method_composes():
     assert method == {"name": "class", "_target_": "package.module.Class"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", choices("paper"))
 @pytest.mark.parametrize(
     "profile",
-    ["smoke", *(pytest.param(name, marks=pytest.mark.slow) for name in ("quick", "paper"))],
+    ["smoke", "quick", "paper"],
 )
 @pytest.mark.no_cover  # other tests run the same code
 def test_every_paper_can_be_planned_in_every_profile(name, profile, monkeypatch, tmp_path):

@@ -45,6 +45,7 @@ def call(cache, tmp_path, capsys, monkeypatch):
     return call_verb
 
 
+@pytest.mark.slow
 def test_what_cannot_be_had_is_listed_once(call):
     code, out = call("run", "fetch=yes")
     assert code == 0
@@ -55,17 +56,20 @@ def test_what_cannot_be_had_is_listed_once(call):
     assert "0 failed" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb, more", [("run", "fetch=no"), ("plan", "fetch=yes"), ("status", "")])
 def test_nothing_is_fetched(call, verb, more):
     assert call(verb, *filter(None, [more]))[0] == 0
     assert call.requests == []
 
 
+@pytest.mark.slow
 def test_tests_do_not_fetch(call):
     call("run")
     assert call.requests == []
 
 
+@pytest.mark.slow
 def test_without_network_one_line(call, monkeypatch):
     monkeypatch.setattr(fetching, "has_network", lambda urls: False)
     code, out = call("run", "fetch=yes")
@@ -74,6 +78,7 @@ def test_without_network_one_line(call, monkeypatch):
     assert out.count("no network: goes on without g2-128-20, brightkite, gowalla") == 1
 
 
+@pytest.mark.slow
 def test_plans_are_made_again(call, monkeypatch):
     made = []
     original = reproduction.make_plan

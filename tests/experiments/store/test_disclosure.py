@@ -196,6 +196,7 @@ def test_store_says_what_it_holds(own_file):
     assert len(row["charges"]) == 0
 
 
+@pytest.mark.slow
 def test_mlflow_gets_no_results_of_restricted_data(own_file, tmp_path, capsys):
     store = Store(tmp_path / "results")
     location = [

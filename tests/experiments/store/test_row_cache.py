@@ -37,6 +37,7 @@ def keys_read(store, monkeypatch):
     return read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [None, ["seed", "silhouette", "cell", "params"]])
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0), (0,), (1, 2, 0)])
 def test_a_copy_holds_the_rows_of_the_cells(store, copied, monkeypatch, order, columns):

@@ -61,6 +61,7 @@ def test_points_and_request_are_handed_over(write):
 WRITE = 'pq.write_table(pa.concat_tables(parts).select(names), "centers.parquet")'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -467,6 +467,7 @@ def test_refusal_names_a_sufficient_budget(case):
         method.fit_batch(np.resize(rows, (n - 1, 2)), [0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize("d", [2, 8])
 def test_crude_centers_are_few_and_near(d, p, monkeypatch):

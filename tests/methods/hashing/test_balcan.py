@@ -120,6 +120,7 @@ def test_accounting_from_the_charges(epsilon):
     assert ledger.spent() == pytest.approx(epsilon)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "limit"), [(3, 1.5), (8, 2.0)])
 def test_finds_separated_clusters(d, limit):
     """With an ample budget; centers that ignore the data cost many times as much."""

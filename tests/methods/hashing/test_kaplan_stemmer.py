@@ -155,6 +155,7 @@ def test_a_given_ball_counts_as_filled_beyond_sixteen_features(d, radius):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_released_radius_pays_on_small_clusters():
     """16 clusters of standard deviation 0.01 in 32 columns: what noise of the step adds falls."""
@@ -172,6 +173,7 @@ def test_released_radius_pays_on_small_clusters():
     assert excess["released"].max() < 0.2 * excess["planned"].min()
 
 
+@pytest.mark.slow
 def test_replay_with_a_released_radius():
     """Queries, charges and centers depend on released values alone, and cost what is charged."""
     method = KaplanStemmer(2, epsilon=400.0, step_radius="released")
@@ -242,6 +244,7 @@ def noiseless_version(points, k, radius, plan, seed):
     return centers
 
 
+@pytest.mark.slow
 def test_without_noise_equals_a_plain_version():
     points, _ = mixture()
     rows = points.rows[:1500].astype(np.int64)
@@ -255,6 +258,7 @@ def test_without_noise_equals_a_plain_version():
         assert (run.centers[0] == noiseless_version(rows, 16, 1.0, plan, seed)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "limit"), [(1.0, 1.3), (4.0, 1.05)])
 def test_close_to_k_means_on_separated_clusters(epsilon, limit):
     points, _ = mixture()
@@ -262,6 +266,7 @@ def test_close_to_k_means_on_separated_clusters(epsilon, limit):
     assert max(inertia(points, run.centers)) < limit * best_cost()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 4, 8, 16, 32, 64, 128])
 def test_close_to_k_means_in_any_number_of_features(d):
     """Widths of buckets follow the projections of the domain, which get shorter with d.
@@ -280,6 +285,7 @@ def test_close_to_k_means_in_any_number_of_features(d):
     assert np.median(inertia(points, run.centers)) <= 1.05 * planted
 
 
+@pytest.mark.slow
 def test_local_search_also_finds_clusters():
     points, _ = mixture(k=4, d=3)
     method = KaplanStemmer(4, epsilon=4.0, radius=1.0, select="local_search")

@@ -151,6 +151,7 @@ def loop_version(method, points, seed):
     return centers.astype(np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [Lloyd, *PRIVATE])
 @pytest.mark.parametrize("variant", ["published", "sound"])
 @pytest.mark.parametrize("d", [2, 7])

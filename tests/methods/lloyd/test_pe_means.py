@@ -55,6 +55,7 @@ class InSubspace(PEMeans):
     n_init: int | str = 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [WithLloydStep, InSubspace])
 def test_lloyd_step_and_subspace_conform(method):
     assert [outcome for outcome in conformance(method) if outcome.error] == []
@@ -104,6 +105,7 @@ def test_sound_schedule_is_limited():
     assert PEMeans(3, max_population=None).schedule(10**6, 10).mutants == 10**6 // 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["published", "sound"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 @pytest.mark.parametrize(

@@ -115,6 +115,7 @@ def test_finds_planted_clusters(d, k):
     assert one_missed > 5 * best
 
 
+@pytest.mark.slow
 def test_methods_are_ordered_by_inertia():
     """Kaplan-Stemmer below Lloyd, Lloyd below its start and a single mean, noised points last."""
     points, _ = planted(60_000, 2, 5, seed=3)

@@ -142,6 +142,7 @@ def test_a_tree_of_pairs_needs_no_larger_clique():
 # Inference
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(some_tables, st.integers(0, 99))
 def test_every_marginal_is_that_of_the_joint_table(tables, seed):
@@ -152,6 +153,7 @@ def test_every_marginal_is_that_of_the_joint_table(tables, seed):
         assert model.marginal(columns) == pytest.approx(summed(joint, columns), rel=1e-10)
 
 
+@pytest.mark.slow
 @given(st.permutations(range(len(SHAPE))))
 def test_the_order_of_columns_does_not_matter(order):
     tables = [*CYCLE, (1, 4)]
@@ -218,6 +220,7 @@ def test_the_fit_reaches_the_least_loss(tables, seed):
     assert expected - 1e-6 <= evaluate_loss(model, measurements).loss <= expected * 1.001 + 1e-3
 
 
+@pytest.mark.slow
 def test_consistent_tables_of_a_tree_are_fitted_exactly():
     """Of tables without noise along a tree the model is their product over shared columns."""
     tables = [(0, 1), (1, 2), (1, 3)]
@@ -258,6 +261,7 @@ def test_more_steps_never_raise_the_loss():
 # The rounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 9])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 def test_schedule_spends_the_budget_and_no_more(d, epsilon):

@@ -59,6 +59,7 @@ def chain(n=4000, d=4, seed=0):
     return snap(np.stack(columns, axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2, 5, 40])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 def test_schedule_spends_the_budget_and_no_more(d, epsilon):

@@ -165,6 +165,7 @@ def test_bad_numbers_are_refused(parameters, message):
         SynopsisKMeans(**parameters).check_parameters(19)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 6])
 def test_replays_of_the_choice_are_clean(d):
     """Neighbors with the same releases have the same k, curve and synopsis, to the bit."""

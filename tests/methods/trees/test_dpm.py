@@ -95,6 +95,7 @@ def gap_constant(percentile):
     return root_scalar(excess, bracket=(0.1, 100), method="brentq", xtol=1e-10).root
 
 
+@pytest.mark.slow
 def test_tabulated_gap_constant_is_the_derived_one():
     """To the root finder's tolerance; on the machine that tabulated it, to the last bit."""
     assert gap_constant(65) == pytest.approx(GAP_CONSTANT, abs=1e-10)
@@ -325,6 +326,7 @@ def test_published_noise_grows_with_the_distance_from_zero():
 # Degenerate data and bad parameters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["published", "sound"])
 @pytest.mark.parametrize("method", [DPM, LSHSplits, DPLloyd])
 def test_degenerate_data_have_defined_results(method, variant):
@@ -503,6 +505,7 @@ def recomputed_epsilon(ledger):
     return composed.get_epsilon_for_delta(delta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["published", "sound"])
 @pytest.mark.parametrize("method", [DPM, LSHSplits])
 def test_independent_accountant_agrees_with_the_ledger(method, variant):

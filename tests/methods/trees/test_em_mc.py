@@ -38,6 +38,7 @@ from pkm.privacy.queries.projection import cover_epsilon, cover_weight, draw_cov
 # Draws of the cover
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("n", "weight", "kinds"),
@@ -107,6 +108,7 @@ def outcome_probabilities(points, grids, picks, weight):
     return {outcome: probability for outcome, (probability, _) in states.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weight", "delta"), [(0.1, 0.3), (0.5, 0.05), (1.5, 1e-3)])
 def test_cover_costs_what_is_charged(weight, delta):
     """In both directions: delta at the charged epsilon is no more than charged."""
@@ -274,6 +276,7 @@ def test_number_of_dimensions(n, dimensions):
     assert EMMC().dimensions(n) == dimensions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["published", "sound"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_accounting_from_the_charges(variant, epsilon):
@@ -308,6 +311,7 @@ def test_accounting_from_the_charges(variant, epsilon):
         assert 1 / count_scale == pytest.approx(0.2 * epsilon)
 
 
+@pytest.mark.slow
 def test_finds_separated_clusters():
     """An ample budget comes close to k-means; a cover whose draws ignore the data does not."""
     rng = np.random.default_rng(0)

@@ -156,6 +156,7 @@ def test_keeping_the_seed_prefix_is_exact(removed):
     assert after == target
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_fresh_arrival_times_give_the_law_of_a_refit():
     """The paper's algorithm as it stands: seeds after a removal, over many models, against the
@@ -222,6 +223,7 @@ def test_fewer_distinct_points_than_seeds():
 # Exact removal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", MODELS, ids=str)
 @given(seed=st.integers(0, 10**6), data=st.data())
 @settings(max_examples=12, deadline=None)
@@ -453,6 +455,7 @@ def server_state(server):
     return rows, [array.tolist() for array in steps], labels, server.centers.tolist()
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10**6),
     extent=st.sampled_from([2, 20, 1000]),

@@ -133,6 +133,7 @@ def test_gumbel_and_uniform_streams_follow_their_distributions(secure):
 ANALYTIC = {DistDP: {"calibration": "analytic"}, NoisedPoints: {"calibration": "analytic"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", PRIVATE_CLASSES)
 def test_releases_never_share_a_stream(method, monkeypatch):
     """Every draw of a run, of every variant, has a unique key."""

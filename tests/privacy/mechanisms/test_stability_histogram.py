@@ -38,6 +38,7 @@ def leaks(noise, counts, parts):
     return exponents(noise, counts, after) - exponents(noise, counts, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("stddev", STDDEVS)
 @pytest.mark.parametrize("n_changed", [1, 2])
@@ -109,6 +110,7 @@ def test_a_cell_costs_what_its_noise_and_its_leak_do(stddev, epsilon):
             assert below + max(0.0, hidden[1] - factor * hidden[0]) <= charged + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("n_cells", [1, 2, 64])
 def test_a_record_in_several_new_cells_is_told_with_delta(n_cells, secure):

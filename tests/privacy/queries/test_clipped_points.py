@@ -19,6 +19,7 @@ def kept_rows(buckets):
     return counts_of(buckets._shards, buckets._remaining)
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 10**6),
     st.integers(2, 12),

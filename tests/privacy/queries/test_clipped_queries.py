@@ -98,6 +98,7 @@ class Largest(dict):
             self[name] = max(self.get(name, 0.0), value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_filtered", [False, True])
 def test_sensitivities_of_histograms_and_sums(is_filtered):
     largest = Largest()
@@ -177,6 +178,7 @@ def test_sensitivities_of_queries_on_all_points():
     assert min(largest.values()) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_filtered", [False, True])
 def test_sensitivities_where_a_record_is_replaced(is_filtered):
     """What the report's claims recompute for the paper's neighbors: n stays, one record becomes
@@ -268,6 +270,7 @@ def test_singletons_pass_the_threshold_with_probability_delta(is_filtered):
     assert abs(n_released - expected) < 5 * math.sqrt(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_filtered", [False, True])
 def test_noise_has_the_declared_scale(is_filtered):
     rows = np.concatenate([grid_points(400, 3, 0), np.zeros((400, 3), int)])
@@ -333,6 +336,7 @@ def test_noise_has_the_declared_scale(is_filtered):
         assert stats.kstest(np.concatenate(noise[name]), law.cdf).pvalue > 1e-6, name
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_choices_follow_the_exponential_mechanism():
     rows = grid_points(30, 2, 0)

@@ -217,6 +217,7 @@ def test_gap_percentile_charge_carries_its_flaw():
     assert charge.flaw == ""
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_gap_percentile_follows_its_distribution():
     n_draws = 4000
