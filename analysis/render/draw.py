@@ -82,6 +82,8 @@ def _panels(
     styles: Styles,
 ) -> Iterator[Panel]:
     """Yield each panel that has rows, with its labels."""
+    if spec.kind == "lines":
+        data = replace(data, table=lines.split_curves(data.table))
     drawn = data.drawn
     for name in panel_names(drawn, spec):
         panel_spec = spec.for_panel(name) if name else spec

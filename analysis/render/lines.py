@@ -70,6 +70,16 @@ def prepare(
     return Panel(spec, table, styles, log, labels)
 
 
+def split_curves(table: pd.DataFrame) -> pd.DataFrame:
+    """Add `piece`: how many values of its curve, before a row, are not finite."""
+    table = table.reset_index(drop=True)
+    keys = list(table.filter(["panel", "hue", "style", "curve"]))
+    value = table.sort_values("x", kind="stable")["value"].astype(float)
+    columns = [table[key] for key in keys]
+    by_curve = (~np.isfinite(value)).groupby(columns, dropna=False, observed=True)
+    return table.assign(piece=by_curve.cumsum())
+
+
 def curves(panel: Panel) -> Iterator[tuple[Any, dict, pd.DataFrame]]:
     """Yield the curves and levels of a panel: hue, style, rows by x.
 
@@ -78,7 +88,7 @@ def curves(panel: Panel) -> Iterator[tuple[Any, dict, pd.DataFrame]]:
     spec = panel.spec
     table = panel.table
     variants = variant_styles(table, spec) if spec.style else {}
-    keys = list(table.filter(["hue", "style", "curve"]))
+    keys = list(table.filter(["hue", "style", "curve", "piece"]))
     for order, (hue, style) in enumerate(panel.styles.items()):
         rows = table[table["hue"] == hue]
         rows = rows.sort_values("x", kind="stable")

@@ -141,7 +141,7 @@ def _lines(
         record |= {
             "at": x,
             "place": panel.names.get(x, spec.format_name(x)),
-            "curve": f"{row.get('style')} {row.get('curve')}",
+            "curve": f"{row.get('style')} {row.get('curve')} {row.get('piece')}",
         }
         if low < high:
             record |= {"from": low, "to": high}

@@ -254,6 +254,19 @@ def test_panels_with_one_axis_are_logarithmic_together():
 
 
 @pytest.mark.slow
+def test_curves_have_a_gap_where_all_values_are_infinite():
+    rows = small_rows().copy()
+    epsilons = sorted(
+        rows.query("sweep == 'real' and dataset == 'iris'")["epsilon"].dropna().unique()
+    )
+    is_gap = (rows["method"] == "sulloyd_published") & (rows["epsilon"] == epsilons[1])
+    rows.loc[is_gap, "davies_bouldin"] = np.inf
+    spec = spec_of(metric="davies_bouldin", methods="sulloyd_published", where={"dataset": "iris"})
+    for given, pieces in ((small_rows(), [epsilons]), (rows, [epsilons[:1], epsilons[2:]])):
+        (axes,) = plot.plot(drawn(spec, given).drawing).axes
+        assert [line.get_xdata().tolist() for line in axes.lines] == pieces
+
+
 def test_a_figure_has_the_width_and_the_ticks_that_it_declares():
     result = drawn(spec_of(panel="dataset", width=3.33, x_ticks=[0.25, 1]))
     picture = plot.plot(result.drawing, "paper")
