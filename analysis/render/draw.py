@@ -63,7 +63,7 @@ def render(
             panels = tuple(replace(panel, log=log) for panel in panels)
         panels = tuple(_mark_logarithms(panels))
         drawing = Drawing(spec, panels, styles)
-        texts = [fill(spec.caption, data, spec), *_notes(panels)]
+        texts = [fill(spec.caption, data, spec), _outside(panels)]
         caption = " ".join(filter(None, texts))
 
     return FigureResult(
@@ -117,28 +117,16 @@ def _mark_logarithms(panels: Sequence[Panel]) -> Iterator[Panel]:
         yield replace(panel, **changes)
 
 
-def _notes(panels: Sequence[Panel]) -> Iterator[str]:
-    """Say once for all panels which axes are logarithmic and what is outside."""
-    if panels[0].spec.kind != "lines":
-        return
-    titles = [
-        panel.spec.title
-        for panel in panels
-        if panel.log and panel.spec.y_scale == "auto"
-    ]
-    if titles:
-        where = "" if len(titles) == len(panels) else f": {', '.join(titles)}"
-        yield (
-            "The value axis is logarithmic where means lie more than a factor 5 "
-            f"apart{where}."
-        )
+def _outside(panels: Sequence[Panel]) -> str:
+    """Name the levels outside their panels; empty without any."""
     by_note: dict[str, list[str]] = {}
-    for panel in panels:
+    for panel in panels if panels[0].spec.kind == "lines" else ():
         by_note.setdefault(lines.outside(panel), []).append(panel.spec.title)
     by_note.pop("", None)
-    if by_note:
-        texts = [f"{', '.join(titles)}: {note}" for note, titles in by_note.items()]
-        yield f"Outside their panels: {'; '.join(texts)}."
+    if not by_note:
+        return ""
+    texts = [f"{', '.join(titles)}: {note}" for note, titles in by_note.items()]
+    return f"Outside their panels: {'; '.join(texts)}."
 
 
 def substitutes(cells: pd.DataFrame) -> str:

@@ -146,7 +146,8 @@ def draw(
             axes.fill_between(x, low, high, **band)
         axes.plot(x, value, **artist(line))
     for entry in spec.references:
-        _draw_reference(axes, entry, panel)
+        draw_level = axes.axhline if "y" in entry else axes.axvline
+        draw_level(entry.get("y", entry.get("x")), **artist(reference_line(entry)))
 
     if panel.log:
         axes.set_yscale("log")
@@ -158,26 +159,6 @@ def draw(
         _write_exponents(axes, panel)
 
 
-def _draw_reference(
-    axes: Axes,
-    entry: Mapping,
-    panel: Panel,
-) -> None:
-    """Draw a level, or a power of x through the middle of the first curve."""
-    line = artist(reference_line(entry))
-    if "y" in entry:
-        axes.axhline(entry["y"], **line)
-    elif "x" in entry:
-        axes.axvline(entry["x"], **line)
-    else:
-        for x, value in list(fitted(panel).values())[:1]:
-            logs = np.log([x, value])
-            middle, height = np.exp(logs.mean(axis=1))
-            ends = x[[0, -1]]
-            powers = (ends / middle) ** entry["slope"]
-            axes.plot(ends, height * powers, **line)
-
-
 def reference_line(entry: Mapping) -> dict:
     """Return how a reference line is drawn: by default grey and dotted."""
     default = {
@@ -187,7 +168,7 @@ def reference_line(entry: Mapping) -> dict:
         "marker": "",
     }
     line = default | dict(entry)
-    for key in ("x", "y", "slope"):
+    for key in ("x", "y"):
         line.pop(key, None)
     return line
 
