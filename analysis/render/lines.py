@@ -76,7 +76,8 @@ def split_curves(table: pd.DataFrame) -> pd.DataFrame:
     keys = list(table.filter(["panel", "hue", "style", "curve"]))
     value = table.sort_values("x", kind="stable")["value"].astype(float)
     columns = [table[key] for key in keys]
-    by_curve = (~np.isfinite(value)).groupby(columns, dropna=False, observed=True)
+    is_gap = ~(value.abs() < np.inf)
+    by_curve = is_gap.groupby(columns, dropna=False, observed=True)
     return table.assign(piece=by_curve.cumsum())
 
 
