@@ -113,8 +113,13 @@ def _mark_logarithms(panels: Sequence[Panel]) -> Iterator[Panel]:
         fields = {marked} if panel.log and kind != "heatmap" else set()
         if kind == "lines" and panel.spec.x_scale != "linear" and not panel.names:
             fields.add("x_label")
-        changes = {field: f"{getattr(panel, field)}{LOG}" for field in fields}
-        yield replace(panel, **changes)
+        labels = {field: getattr(panel, field) for field in fields}
+        yield replace(panel, **{field: _mark(text) for field, text in labels.items()})
+
+
+def _mark(label: str) -> str:
+    """Mark a label as logarithmic, unless it says so itself."""
+    return label if "logarithmic" in label else f"{label}{LOG}"
 
 
 def _outside(panels: Sequence[Panel]) -> str:
