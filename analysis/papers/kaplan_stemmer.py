@@ -173,8 +173,9 @@ def candidates(
         columns = [*keys, "mean", "largest", "seeds"]
         return FigureData(pd.DataFrame(columns=columns))
 
+    # A metric that no stored sweep has is missing everywhere.
     names = ["unassigned_points", "nicv_best_k"]
-    groups = rows.groupby(keys)
+    groups = rows.reindex(columns=[*keys, "n_centers", *names]).groupby(keys)
     counts = groups["n_centers"].agg(mean="mean", largest="max", seeds="size")
     means = groups[names].mean()
     table = counts.join(means).reset_index()

@@ -120,6 +120,13 @@ def test_capture_shares_of_small_balls():
     assert shares.to_dict() == {100: 0.15, 200: 1.0, 400: 1.0, 800: 1.0, 1600: 1.0}
 
 
+def test_candidates_of_captured_balls_alone_have_no_cost():
+    rows = all_rows().query("sweep == 'capture'").drop(columns="nicv_best_k")
+    result = draw("candidates", rows)
+    assert len(result.table) > 0
+    assert result.table["nicv_best_k"].isna().all()
+
+
 def test_a_ball_is_captured_within_five_radii():
     # On the boundary itself the share is 1, just beyond it 0.
     for factor, verdict in ((1 - 1e-9, HOLDS), (1 + 1e-9, NOT_REPRODUCED)):
