@@ -355,6 +355,9 @@ def observe(observed: dict[str, Any]) -> Iterator[None]:
     handler = logging.StreamHandler(printed)
     logger = logging.getLogger()
     logger.addHandler(handler)
+    # Callers may have their logs at this level.
+    level = logger.level
+    logger.setLevel(logging.INFO)
     # Objects of other code warn or print when they are collected, in either fit.
     collects = gc.isenabled()
     gc.disable()
@@ -372,6 +375,7 @@ def observe(observed: dict[str, Any]) -> Iterator[None]:
         observed["exception"] = error
     finally:
         logger.removeHandler(handler)
+        logger.setLevel(level)
         if collects:
             gc.enable()
     messages = [f"{item.category.__name__}: {item.message}" for item in caught]

@@ -424,6 +424,8 @@ class BatchMethod(ClusteringMethod):
 
         Runs that differ in the method, its parameters, the budget, shape, domain or
         purpose share no noise: comparing two runs with the same noise would remove it.
+        A class of this package is told by its name, which no other one has; a class of
+        another package also by its module.
 
         Parameters
         ----------

@@ -6,7 +6,7 @@
 What the server prints is in ``mlflow.log`` in the results folder. Ctrl-C ends it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pkm.experiments.commands.sync import load_configuration
@@ -28,8 +28,10 @@ def run(overrides: Sequence[str], port: int) -> None:
     Store(config.results).check_writable()
     console, _ = make_consoles()
 
-    def announce(address: str) -> None:
+    def announce(address: str, pages: Mapping[str, str]) -> None:
         show(console, f"MLflow: {address} (Ctrl-C ends it)")
+        for name, page in pages.items():
+            show(console, f"  {name}: {page}")
 
     log = Path(config.results) / LOG
     try:

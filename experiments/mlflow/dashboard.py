@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pkm.experiments.config.settings import require
@@ -15,6 +15,10 @@ from pkm.experiments.mlflow.tracking import TrackingError, is_server, open_clien
 HOST = "127.0.0.1"
 #: Seconds between two looks at the server.
 POLL_SECONDS = 0.2
+#: Of the interface, for the runs of an experiment: its own first page shows traces.
+RUNS_PAGE = "{address}/#/experiments/{id}/runs?workflowType=machine_learning"
+#: The latest experiments, whose pages are announced.
+MAX_EXPERIMENTS = 10
 
 
 def serve(
@@ -22,13 +26,13 @@ def serve(
     artifacts: str,
     port: int,
     log: Path,
-    announce: Callable[[str], None],
+    announce: Callable[[str, Mapping[str, str]], None],
 ) -> None:
     """Serve MLflow's interface until the process is interrupted.
 
     It listens on this machine alone, and prints into the file `log`; `announce` is
-    called with the address once it answers. A tracking server has an interface already:
-    only its address is announced.
+    called with the address, and with that of each experiment's runs, once it answers. A
+    tracking server has an interface already: only its addresses are announced.
 
     Raises
     ------
@@ -41,10 +45,19 @@ def serve(
         require(0 < port < 2**16, "port", port, "a number from 1 to 65535")
         rule = "a free one: choose another with --port, or make dashboard PORT="
         require(not is_open(port), "port", port, rule)
+    # MLflow's own default experiment is empty.
+    condition = "name != 'Default'"
     with open_client(uri) as client:
-        client.search_experiments(max_results=1)
+        experiments = client.search_experiments(
+            filter_string=condition, max_results=MAX_EXPERIMENTS
+        )
+    address = uri.rstrip("/") if is_server(uri) else f"http://{HOST}:{port}"
+    pages = {
+        experiment.name: RUNS_PAGE.format(address=address, id=experiment.experiment_id)
+        for experiment in experiments
+    }
     if is_server(uri):
-        announce(uri)
+        announce(address, pages)
         return
     command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
     command += ["--host", HOST, "--port", str(port), "--backend-store-uri", uri]
@@ -64,7 +77,7 @@ def serve(
         while process.poll() is None and not is_open(port):
             time.sleep(POLL_SECONDS)
         if process.poll() is None:
-            announce(f"http://{HOST}:{port}")
+            announce(address, pages)
         # MLflow imports polars, whose handler of Ctrl-C lets a blocking wait go on.
         while process.poll() is None:
             time.sleep(POLL_SECONDS)

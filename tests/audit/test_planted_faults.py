@@ -75,6 +75,7 @@ DIVERGING = [
     Fault("warns of a size", around.WarnsOfSize(K), "run"),
     Fault("prints a size", around.PrintsSize(K), "run"),
     Fault("logs a size", around.LogsSize(K), "run"),
+    Fault("logs a size as information", around.LogsSizeAsInformation(K), "run"),
     Fault("refuses a size", around.RefusesEmptyQuadrant(K), "run"),
     Fault("account with a size", around.ChargesAccountBySize(K), "run"),
     Fault("exact total", broken(EUGkM, curator=around.ExactTotal)(K), "run"),

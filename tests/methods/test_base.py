@@ -537,6 +537,16 @@ def test_methods_of_one_name_from_two_packages_share_no_noise():
     assert len(draws) == 3
 
 
+def test_no_two_methods_of_this_package_have_one_name():
+    """Keys of noise hold their names alone."""
+    classes = {load_method(name) for name in METHODS}
+    for method in list(classes):
+        classes.update(base for base in method.__mro__ if issubclass(base, PrivateKMeans))
+    names = [method.__qualname__ for method in classes]
+    assert {method.__module__.partition(".")[0] for method in classes} == {"pkm"}
+    assert len(set(names)) == len(names)
+
+
 def test_noise_does_not_depend_on_where_points_and_noise_come_from():
     key = ("sums_and_counts", 0, "counts")
     expected = GLloyd(3).noise_streams([5], 100, 2).normal(key, (3,))

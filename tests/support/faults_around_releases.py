@@ -320,6 +320,13 @@ class LogsSize(_ActsOnSizes):
         logging.getLogger("pkm.clusters").warning("records: %d", size)
 
 
+class LogsSizeAsInformation(_ActsOnSizes):
+    """The same below the level that is shown by default."""
+
+    def act(self, size):
+        logging.getLogger("pkm.clusters").info("records: %d", size)
+
+
 class RefusesEmptyQuadrant(_ActsOnSizes):
     """An error where an exact number is zero, after all releases."""
 

@@ -1,10 +1,13 @@
-"""The dashboard: what it refuses, and that MLflow's server answers."""
+"""The dashboard: what it refuses, and what it announces."""
 
 import socket
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
 from pkm.experiments.commands.dashboard import main
+from pkm.experiments.mlflow import dashboard
 
 pytestmark = pytest.mark.integration
 
@@ -53,3 +56,15 @@ def test_keys_without_effect_are_refused(word, capsys, tmp_path):
     assert f"{word} has no effect on `pkm dashboard`" in refusal(
         capsys, word, f"results={tmp_path}"
     )
+
+
+def test_the_runs_of_each_experiment_have_an_address(capsys, tmp_path, monkeypatch):
+    """An experiment's first page in MLflow shows no runs."""
+    experiment = SimpleNamespace(name="fastlloyd", experiment_id="7")
+    client = SimpleNamespace(search_experiments=lambda **arguments: [experiment])
+    monkeypatch.setattr(dashboard, "open_client", lambda uri: nullcontext(client))
+    assert main(["tracking.uri=http://127.0.0.1:5001/", f"results={tmp_path}"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "MLflow: http://127.0.0.1:5001 (Ctrl-C ends it)",
+        "  fastlloyd: http://127.0.0.1:5001/#/experiments/7/runs?workflowType=machine_learning",
+    ]

@@ -10,6 +10,8 @@ import urllib.request
 
 import pytest
 
+from pkm.experiments.mlflow.tracking import open_client
+
 pytestmark = pytest.mark.integration
 
 
@@ -22,6 +24,8 @@ def free_port():
 @pytest.mark.slow
 def test_the_server_answers_and_ends_at_an_interrupt(tmp_path):
     port = free_port()
+    with open_client(f"sqlite:///{tmp_path / 'mlflow.db'}") as client:
+        number = client.create_experiment("fastlloyd")
     command = [sys.executable, "-m", "pkm", "dashboard", "--port", str(port)]
     process = subprocess.Popen(
         [*command, f"results={tmp_path}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -30,6 +34,8 @@ def test_the_server_answers_and_ends_at_an_interrupt(tmp_path):
         # Said once the server answers.
         line = process.stdout.readline().decode()
         assert line.startswith(f"MLflow: http://127.0.0.1:{port}")
+        page = f"http://127.0.0.1:{port}/#/experiments/{number}/runs?"
+        assert process.stdout.readline().decode().startswith(f"  fastlloyd: {page}")
         end = time.monotonic() + 60
         while time.monotonic() < end:
             try:
