@@ -1,5 +1,6 @@
 """A data set with what is publicly known about it, and the checks of its parts."""
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -245,11 +246,11 @@ def check_domain(bounds: ArrayLike, n_dimensions: int, name: str) -> np.ndarray:
     try:
         domain = np.asarray(bounds, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{rule}; got {bounds!r}") from error
+        raise ValueError(f"{rule}; got {show_short(bounds)}") from error
     if domain.shape == (2,):
         domain = np.repeat(domain[:, None], n_dimensions, axis=1)
     if domain.shape != (2, n_dimensions):
-        raise ValueError(f"{rule}; got shape {domain.shape}")
+        raise ValueError(f"{rule}; got {show_short(bounds)}")
     if not np.all(np.isfinite(domain)):
         raise ValueError(f"{name}: bounds should be finite; got {domain.tolist()}")
     wrong = np.flatnonzero(domain[0] >= domain[1])
@@ -260,6 +261,17 @@ def check_domain(bounds: ArrayLike, n_dimensions: int, name: str) -> np.ndarray:
             f"upper={domain[1, column]:g}; the lower one should be below the upper one"
         )
     return domain
+
+
+def show_short(value: object) -> str:
+    """Show a value in one line, long lists by their first items.
+
+    Examples
+    --------
+    >>> show_short([0] * 100)
+    '[0, 0, 0, 0, 0, 0, ...]'
+    """
+    return " ".join(reprlib.repr(value).split())
 
 
 def encode_classes(classes: np.ndarray) -> np.ndarray:

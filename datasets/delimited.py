@@ -31,6 +31,9 @@ THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,' \u00a0\u202f]\d{3})+([.,]\d+)?")
 #: A number with a comma that may be a decimal mark or may separate thousands.
 AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
+#: Digits on both sides of a comma.
+PAIR = re.compile(r"\d+,\d+")
+
 
 @dataclass(frozen=True)
 class Format:
@@ -163,6 +166,8 @@ def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
     has_header = not all(map(file_format.is_number, first))
     if decimal is None and file_format.decimal == ",":
         _check_commas(sample, file_format, is_list=len(first) == 1 and not has_header)
+    if decimal is None and not has_header:
+        _check_pairs(sample, file_format)
     _check_first_line(first, has_header, file_format)
     is_blank = file_format.separator == BLANKS
     n_leading_blanks = len(list(itertools.takewhile(str.isspace, sample)))
@@ -294,6 +299,28 @@ def _check_commas(sample: list[str], file_format: Format, *, is_list: bool) -> N
             "commas may be decimal marks or separate columns, of which some are "
             "missing: give decimal=comma or decimal=point"
         )
+
+
+def _check_pairs(sample: list[str], file_format: Format) -> None:
+    """Refuse lines such as 1,5 that may be two columns or one with decimal commas.
+
+    They are no decimals if some of the second numbers end in a zero, which programs do
+    not write, and have different lengths: most tables of two columns of integers.
+    """
+    if file_format.separator != ",":
+        return
+    lines = [line.strip() for line in sample if line.strip()]
+    if not all(map(PAIR.fullmatch, lines)):
+        return
+    seconds = [line.partition(",")[2] for line in lines]
+    have_zeros = any(len(text) > 1 and text.endswith("0") for text in seconds)
+    if have_zeros and len(set(map(len, seconds))) > 1:
+        return
+    raise ValueError(
+        "commas may separate two columns or be decimal marks of one: give "
+        "decimal=point for two, decimal=comma for one, or name the columns in a first "
+        "line"
+    )
 
 
 def _check_first_line(first: list[str], has_header: bool, file_format: Format) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pkm.datasets.dataset import Dataset, check_table
+from pkm.datasets.dataset import Dataset, check_table, shared_range, show_short
 from pkm.row_blocks import find_null
 
 PREPROCESSING = ("minmax", "public", "range", "ball")
@@ -114,9 +114,12 @@ def scale(
     if preprocessing not in DATA_DEPENDENT:
         outside = int(np.any((points < lower) | (points > upper), axis=1).sum())
     if outside and not clip:
+        shared = shared_range(np.array([lower, upper]))
+        bounds = shared or (lower.tolist(), upper.tolist())
         raise ValueError(
-            f"points of {dataset.name!r} lie outside the declared "
-            f"{_DECLARED[preprocessing]}: widen the bounds or allow clipping"
+            f"clip=False is not allowed: points of {dataset.name!r} lie outside the "
+            f"declared {_DECLARED[preprocessing]}, bounds={show_short(bounds)}: widen "
+            "the bounds or allow clipping"
         )
     return Scaled(
         name=dataset.name,

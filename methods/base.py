@@ -14,7 +14,7 @@ from pkm.compute import middle_and_half_width
 from pkm.compute.storage.blocks import Blocks
 from pkm.compute.storage.dask_points import DaskPoints
 from pkm.compute.storage.grid_file import open_unchanged
-from pkm.methods.fitting import BatchMethod
+from pkm.methods.fitting import BatchMethod, check_account
 from pkm.methods.inputs import feature_names, read_points
 from pkm.methods.record_count import count_interval
 from pkm.methods.released import ReleasedModel
@@ -157,6 +157,7 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
             If delta is above 1/n.
         """
         self.check_parameters()
+        check_account(account)
         if progress and self.hides_n:
             raise ValueError(
                 "progress=True shows the number of blocks, and add_remove adjacency "

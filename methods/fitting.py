@@ -55,6 +55,15 @@ EXCLUDED_FROM_NOISE_CONTEXT = (
 MIN_ACCOUNTED_EPSILON = 1e-5
 
 
+def check_account(account: object) -> None:
+    """Refuse what is no account, such as the path of its file."""
+    if not isinstance(account, PrivacyAccountant | None):
+        raise TypeError(
+            f"account={account!r} must be a PrivacyAccountant, which "
+            "PrivacyAccountant.open(FILE) reads"
+        )
+
+
 @dataclass(frozen=True)
 class Run:
     """Outcome of a batch of replicates.
@@ -187,6 +196,7 @@ class BatchMethod(ClusteringMethod):
         RepeatableNoiseWarning
             If noise is drawn from the seeds and `secure` is left out.
         """
+        check_account(account)
         secure = self.decide_secure(secure, f"seeds={list(seeds)}")
         if account is not None and not secure:
             raise ValueError(

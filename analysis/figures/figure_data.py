@@ -488,8 +488,9 @@ def _look_up(
         of_expected = f" of {n_expected}" if n_panels < n_expected else ""
         plural = "" if n_expected == 1 else "s"
         return f"{n_panels}{of_expected} data set{plural}"
-    if name in ("seeds", "runs") and "seeds" in drawn:
-        return count_text(drawn["seeds"].dropna(), name)
+    if name in ("seeds", "runs") and ("seeds" in drawn or drawn.empty):
+        seeds = drawn["seeds"].dropna() if len(drawn) else []
+        return count_text(seeds, name)
     if name == "left_out":
         left_out = drawn["left_out"]
         n_cells = (left_out > 0).sum()

@@ -51,7 +51,8 @@ def sizes(
             pattern += "-.*"
         is_listed = stored["dataset"].str.fullmatch(pattern)
         listed = stored[is_listed]
-        row = entry | {"sets": len(listed)}
+        no_sizes = dict.fromkeys(("n_here", "d_here", "k_here"), np.nan)
+        row = entry | {"sets": len(listed)} | no_sizes
         if len(listed):
             ends = listed[["n", "d", "k"]].agg(["min", "max"]).astype(str)
             for name in ends:

@@ -132,6 +132,8 @@ def resampled_means(matrix: SeedMatrix) -> np.ndarray:
         The first line is the sample itself. NaN where a resample holds no finite value.
     """
     n_seeds = len(matrix.seeds)
+    if n_seeds == 0:
+        return np.full((BOOTSTRAP_REPEATS + 1, len(matrix.cells)), np.nan)
     rng = np.random.default_rng([_BOOTSTRAP_SEED, n_seeds])
     shares = np.full(n_seeds, 1 / n_seeds)
     counts = rng.multinomial(n_seeds, shares, size=BOOTSTRAP_REPEATS)

@@ -9,6 +9,7 @@ from hydra.errors import (
     MissingConfigException,
     OverrideParseException,
 )
+from omegaconf import ListConfig
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from pkm import datasets
@@ -51,7 +52,7 @@ def explain(error: Exception, command: str) -> str:
         Name of the command, to tell which other one has a key.
     """
     if isinstance(error, OverrideParseException):
-        return explain_unreadable(error.override)
+        return explain_unreadable(error.override, command)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.partition("/")
         if group in GROUPS:
@@ -63,8 +64,14 @@ def explain(error: Exception, command: str) -> str:
     is_config_error = isinstance(cause, OmegaConfBaseException)
     if is_config_error and cause.full_key and cause.parent_node:
         key = cause.full_key
+        if isinstance(cause.parent_node, ListConfig):
+            given = str(error).removeprefix("Error merging override ")
+            return f"{given} is not allowed: {key} must be a value or a list of values"
         known = [str(name) for name in cause.parent_node if name != "hydra"]
-        return explain_unknown_key(key, known) + hint_at_other_command(key, command)
+        hint = hint_at_other_command(key, command)
+        if key == "method.secure":
+            hint = "; noise=secure draws noise from the operating system"
+        return explain_unknown_key(key, known) + hint
     listed = re.match("Ambiguous value for argument '(.*)'", str(error))
     if listed:
         key, _, values = listed[1].partition("=")
@@ -78,13 +85,15 @@ def explain(error: Exception, command: str) -> str:
     return clean_message(cause if is_config_error else error)
 
 
-def explain_unreadable(override: str) -> str:
+def explain_unreadable(override: str, command: str) -> str:
     """Say how a value that Hydra's grammar does not read is quoted."""
     key, sign, value = override.partition("=")
     if not sign:
         return f"{override!r} cannot be read: give key=value, as --help shows"
     if value.startswith("{"):
-        return f"{override!r} cannot be read: --help shows what {key} may be"
+        option = list_keys(SCHEMAS[command]).get(key)
+        rule = option.metadata["help"] if option else "as --help shows"
+        return f"{override!r} cannot be read: {key} must be {rule}"
     quoted = value.replace("\\", "\\\\").replace('"', '\\"')
     # The names of a list are quoted one by one.
     example = f'{key}=["a, b","c"]' if value.startswith("[") else f'{key}="{quoted}"'

@@ -35,7 +35,7 @@ from tqdm import tqdm
 
 from pkm.datasets.user_schema import Schema
 from pkm.datasets.user_tables import read_blocks
-from pkm.experiments.config.settings import at_least, require
+from pkm.experiments.config.settings import FILE, at_least, require
 from pkm.experiments.console.console import make_main
 from pkm.experiments.reports.cluster_page import build_page, describe_unread
 from pkm.methods.schedule import round_up, smallest_epsilon
@@ -75,6 +75,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     values = DEFAULTS | values
     rule = "a file, schema=FILE: pkm schema drafts one"
     require("schema" in values, "schema", "", rule)
+    FILE.require("schema", options["schema"])
     schema = Schema.from_yaml(options["schema"])
     n_features = len(schema.get_feature_names_out())
     model = make_model(schema, values)

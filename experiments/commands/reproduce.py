@@ -11,6 +11,7 @@ from pkm.experiments.applications.application import call, run_task
 from pkm.experiments.backends.server import start_server
 from pkm.experiments.config.errors import ConfigurationError, explain_unknown
 from pkm.experiments.config.groups import ALL_PAPERS, choices, read_choice
+from pkm.experiments.config.settings import RESULTS
 from pkm.experiments.console.console import CellsFailed, make_consoles
 from pkm.experiments.plan.sweep import check_paper
 
@@ -45,6 +46,8 @@ def run_job(config: DictConfig) -> None:
 
     if config.verb not in (None, *VERBS):
         raise ConfigurationError(explain_unknown("verb", config.verb, VERBS))
+    if config.verb in ("status", "report"):
+        RESULTS.require("results", config.results)
     console, _ = make_consoles()
     requests = make_requests(read_papers(config), config, console)
     gc.enable()

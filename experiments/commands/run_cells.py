@@ -79,9 +79,12 @@ def run(
     store = Store(settings.results)
     backend = check_backend(Backend(**settings.backend))
     with store.create_or_roll_back():
-        files = dict.fromkeys(cell.file for cell in plan.cells if cell.dataset == FILE)
-        for file in files:
-            show(console, f"{file.path}: {find_dataset_info(FILE, *file).summary}")
+        files = dict.fromkeys(
+            (cell.file, cell.bounds) for cell in plan.cells if cell.dataset == FILE
+        )
+        for file, bounds in files:
+            summary = find_dataset_info(FILE, file, bounds).summary
+            show(console, f"{file.path}: {summary}")
         # Cells that are not stored yet are run.
         stored = store.filter_readable([cell.key for cell in plan.cells])
         to_run = [cell for cell in plan.cells if cell.key not in stored]
@@ -295,7 +298,7 @@ def format_mean(values: pd.Series) -> str:
 
 
 def list_privacy_warnings(rows: pd.DataFrame) -> list[str]:
-    """List what the stated privacy does not cover: domains, known flaws."""
+    """List what the stated privacy does not cover: domains, delta, known flaws."""
     private = rows[rows["epsilon"].notna()]
     lines = []
     read_off = private.loc[private["private_bounds"], ["dataset", "preprocessing"]]
@@ -308,6 +311,15 @@ def list_privacy_warnings(rows: pd.DataFrame) -> list[str]:
             remedy = "the data set comes scaled so"
         domain = "the domain is read off the points, which no budget pays for"
         lines.append(f"{dataset}: {domain} ({remedy})")
+    # A number of records that is secret says nothing here.
+    is_large = private["delta"] * private["n"] > 1
+    is_large &= private["adjacency"].ne("add_remove")
+    large = private.loc[is_large, ["method", "dataset", "delta", "n"]]
+    for method, dataset, delta, n in large.drop_duplicates().itertuples(index=False):
+        lines.append(
+            f"{method} · {dataset}: delta={delta:g} is above 1/n={1 / n:.3g}: such a "
+            "promise is kept by who publishes a record at random; lower delta"
+        )
     flawed = private[private["variant"].eq("published") & private["flaws"].ne("")]
     flawed = flawed[["method", "target", "flaws"]].drop_duplicates()
     for method, target, flaws in flawed.to_numpy():

@@ -18,7 +18,7 @@ import yaml
 from pkm.datasets import delimited
 from pkm.datasets.user_files import TEXT
 from pkm.datasets.user_schema import Schema
-from pkm.experiments.config.settings import require
+from pkm.experiments.config.settings import FILE, require
 from pkm.experiments.console.console import make_main
 
 HEADER = """\
@@ -30,6 +30,7 @@ HEADER = """\
 def run(names: Sequence[str], options: Mapping[str, str]) -> None:
     """Write a draft, and say which columns it leaves out."""
     require(len(names) == 1, "FILE", " ".join(names), "one file")
+    FILE.require("FILE", names[0])
     path = Path(names[0])
     decimal = "point"
     name = path.name.lower()

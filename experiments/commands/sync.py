@@ -7,12 +7,11 @@ All keys of `pkm reproduce` that say where results and MLflow are can be given.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from omegaconf import DictConfig
 
 from pkm.experiments.applications.composition import load_config
-from pkm.experiments.config.settings import require
+from pkm.experiments.config.settings import RESULTS, require
 from pkm.experiments.console.console import make_consoles, make_main, show
 from pkm.experiments.mlflow.tracking import summarize, sync
 from pkm.experiments.plan.plan import make_plan
@@ -36,9 +35,7 @@ def load_configuration(verb: str, overrides: Sequence[str]) -> DictConfig:
             what = f"`pkm {verb}`, which runs nothing"
             raise ValueError(f"{override} has no effect on {what}")
     config = load_config(overrides)
-    is_there = Path(config.results).is_dir()
-    rule = "a folder with stored cells, which pkm run and pkm reproduce make"
-    require(is_there, "results", config.results, rule)
+    RESULTS.require("results", config.results)
     if config.tracking.name == "none":
         raise ValueError("tracking=none has nothing to show: use tracking=mlflow")
     return config

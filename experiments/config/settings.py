@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from pkm.experiments.config.errors import require_choices
@@ -74,6 +75,11 @@ def are_seeds(seeds: tuple) -> bool:
 FLAG = Rule(lambda value: isinstance(value, bool), "true or false")
 TEXT = Rule(lambda value: isinstance(value, str) and value != "", "a text")
 PATH = Rule(lambda value: value is None or isinstance(value, str), "a text, or null")
+FILE = Rule(lambda value: Path(value).is_file(), "an existing file")
+RESULTS = Rule(
+    lambda value: Path(value).is_dir(),
+    "a folder with stored cells, which pkm run and pkm reproduce make",
+)
 NOISE = one_of("secure", "seeded")
 EPSILON = Rule(
     lambda value: value is None or is_positive(value),

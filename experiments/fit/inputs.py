@@ -2,7 +2,7 @@
 
 import math
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -212,7 +212,9 @@ def prepare_data(
         rule = f"true: {path} was packed with points clipped to its bounds"
         require(clip or not open_grid(path).header.outside, "clip", clip, rule)
     keep_missing = file.missing is not None
-    scaled = datasets.scale(loaded, preprocessing, clip=clip, keep_missing=keep_missing)
+    # A refusal names the file.
+    named = replace(loaded, name=path or dataset)
+    scaled = datasets.scale(named, preprocessing, clip=clip, keep_missing=keep_missing)
     complete = ~find_null(scaled.points)
     ones = np.ones(scaled.points.shape[1])
     weights = weigh_rows(len(complete), scaled.groups)

@@ -1,13 +1,14 @@
 """Axes of a sweep: its keys expanded to lists of seeds, metrics, data sets, methods."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pkm.experiments.cell.cell import STYLE
 from pkm.experiments.config.errors import ConfigurationError, require_choices
 from pkm.experiments.config.groups import fill_defaults, read_choice
 from pkm.experiments.config.settings import expand_grid, require, to_list
 from pkm.metrics import METRICS
-from pkm.scalars import is_integer
+from pkm.scalars import is_integer, is_number
 
 #: Keys of a data set that is read from a file.
 FILE_KEYS = ("path", "bounds", "columns", "label", "decimal", "missing")
@@ -41,9 +42,11 @@ def check_metrics(names: str | Sequence[str]) -> tuple[str, ...]:
     ConfigurationError
         If a name is unknown; the known ones are listed.
     """
-    names = tuple(dict.fromkeys(to_list(names)))
-    require_choices("metric", names, METRICS)
-    return names
+    listed = to_list(names)
+    are_texts = all(isinstance(name, str) for name in listed)
+    require(are_texts, "metrics", names, "a name of a metric, or a list of names")
+    require_choices("metric", listed, METRICS)
+    return tuple(dict.fromkeys(listed))
 
 
 def expand_datasets(specs: Sequence) -> list[dict]:
@@ -99,22 +102,41 @@ def expand_pattern(spec: Mapping) -> list[dict]:
 
 
 def read_file_source(spec: Mapping) -> dict:
-    """Return a file among a sweep's data sets as a source, its columns as a tuple.
+    """Return a file among a sweep's data sets as a source, its lists as tuples.
 
     Raises
     ------
     ValueError
-        If the columns or the label name no column.
+        If the columns or the label name no column, or the bounds are no two numbers and
+        no two lists of numbers.
     """
     columns, label = spec.get("columns"), spec.get("label")
     rule = "the name or the number of a column"
     require(label is None or is_column(label), "label", label, rule)
+    bounds = spec.get("bounds")
+    rule = "[lower,upper] or [[lower,...],[upper,...]], in numbers"
+    require(bounds is None or are_bounds(bounds), "bounds", bounds, rule)
+    source = dict(spec) | {"bounds": to_tuples(bounds)}
     if columns is None:
-        return dict(spec)
+        return source
     holds = isinstance(columns, list | tuple) and all(map(is_column, columns))
     rule = "a list of names or numbers of columns"
     require(holds and columns != [], "columns", columns, rule)
-    return {**spec, "columns": tuple(columns)}
+    return source | {"columns": tuple(columns)}
+
+
+def to_tuples(value: Any) -> Any:
+    """Turn nested lists into nested tuples, which can be keys of caches."""
+    return tuple(map(to_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def are_bounds(value: object) -> bool:
+    """Tell whether a value is two numbers, or two lists of numbers."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return False
+    are_lists = all(isinstance(item, list | tuple) and item for item in value)
+    numbers = [*value[0], *value[1]] if are_lists else value
+    return all(map(is_number, numbers))
 
 
 def is_column(value: object) -> bool:

@@ -45,7 +45,7 @@ def estimate_without_timings(cell: Cell) -> float:
     Methods that fit seed by seed take longer, by a factor that is right to an order of
     magnitude. A timing cell makes one fit more.
     """
-    info = find_dataset_info(cell.dataset, *cell.file)
+    info = find_dataset_info(cell.dataset, cell.file, cell.bounds)
     n = info.n or 2048
     d = info.d or 2
     fits = len(cell.seeds) + cell.timing

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from pkm import datasets
 from pkm.compute.storage.grid_file import is_grid_file
@@ -23,6 +22,7 @@ from pkm.experiments.fit.inputs import (
 
 #: Families of generated data sets whose columns share one range by their recipe.
 COMMON_RANGE_FAMILIES = ("g2", "blobs", "sklearn")
+NO_FILE = FileOptions()
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,17 @@ class DatasetInfo:
 
 
 @lru_cache(maxsize=4096)
-def find_dataset_info(dataset: str, *file: Any) -> DatasetInfo:
+def find_dataset_info(
+    dataset: str,
+    file: FileOptions = NO_FILE,
+    bounds: tuple | None = None,
+) -> DatasetInfo:
     """Return shape and default k of a data set; for a file this reads it."""
     known = resolve(dataset)
     declared = known.entry or known.recipe
     if declared is not None:
         return DatasetInfo(declared.n or None, declared.d, declared.n_clusters)
-    loaded = load_data(dataset, FileOptions(*file))
+    loaded = load_data(dataset, file, bounds)
     return DatasetInfo(*loaded.points.shape, summary=loaded.summary)
 
 
@@ -64,8 +68,8 @@ def find_sweep_info(source: Mapping, ks: Sequence) -> DatasetInfo:
         If a k is to be the data set's own, which has none.
     """
     resolve(source["name"]).check_groups(source["name"], source["groups"])
-    file = [source[option] for option in FileOptions._fields]
-    info = find_dataset_info(source["name"], *file)
+    file = FileOptions(*(source[option] for option in FileOptions._fields))
+    info = find_dataset_info(source["name"], file, source["bounds"])
     if None in ks and info.k is None:
         raise ValueError(
             f"k=None is not allowed: data set {source['name']!r} has no number of its "

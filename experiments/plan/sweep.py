@@ -300,7 +300,7 @@ def expand_sweep(
                     decimal=source["decimal"],
                     groups=source["groups"],
                     missing=source["missing"],
-                    bounds=to_tuples(source["bounds"]),
+                    bounds=source["bounds"],
                     style=method.style,
                     kind=kind,
                     **sweep.settings | {"noise": noise},
@@ -385,8 +385,3 @@ def find_method(config: Mapping) -> Method:
     unavailable = getattr(method, "unavailable", lambda: None)()
     private = accepts_parameter(target, "epsilon")
     return Method(name, target, params, style, private, unavailable)
-
-
-def to_tuples(value: Any) -> Any:
-    """Turn nested lists into nested tuples, which can be keys of caches."""
-    return tuple(map(to_tuples, value)) if isinstance(value, list | tuple) else value

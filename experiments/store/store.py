@@ -240,15 +240,19 @@ class Store:
     @contextlib.contextmanager
     def mark_running(self, key: str) -> Iterator[None]:
         """Mark a cell as running during a block; the mark stays after a kill."""
+        folder = self.running_path(key).parent
+        missing = list_missing_folders(folder)
         # The mark serves only to order cells after a kill: it may fail to be set.
         with contextlib.suppress(OSError):
             create_owner_folder(self.root)
-            self.running_path(key).parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             self.running_path(key).touch()
         try:
             yield
         finally:
             self.unmark_running(key)
+            # Nothing is in them if the result could not be written.
+            remove_empty_folders(missing)
 
     def unmark_running(self, key: str) -> None:
         """Remove the mark of a cell that was running."""

@@ -10,7 +10,7 @@ import reports
 import yaml
 from charts import panels_of
 from fabricated.fastlloyd import small_rows
-from fabricated.studies import study_of
+from fabricated.studies import ROWS, study_of
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -57,6 +57,20 @@ def test_figures_without_rows_report_gaps(paper, name):
     result = reports.draw(paper, name, reports.foreign_rows())
     assert result.missing
     assert all(gap.endswith("not run: no stored rows") for gap in result.missing)
+
+
+@pytest.mark.parametrize(
+    ("paper", "name", "sweep"),
+    [
+        ("dpm", "matched", "timing"),
+        ("fastlloyd", "table2", "ablation"),
+        ("pe-means", "areas", "reference"),
+    ],
+)
+def test_rows_of_one_sweep_alone_are_enough_for_every_figure(paper, name, sweep):
+    rows = ROWS[paper]()
+    result = reports.draw(paper, name, rows[rows["sweep"] == sweep])
+    assert result.drawing is None
 
 
 def spec_of(**keys):

@@ -44,7 +44,10 @@ def test_page_has_a_line_per_report_with_its_verdicts(tmp_path):
     html = index_page.build(tmp_path).read_text(encoding="utf-8")
     assert html.index("dpm-quick/index.html") < html.index("mufc-quick/index.html")
     line = html[html.index("DPM") : html.index("MUFC")]
-    assert "<td>3 of 4</td>" in line
+    assert '<td data-label="own code holds">3 of 4</td>' in line
+    # On a narrow window each cell has its heading beside it.
+    _, *headings = re.findall("<th>(.*?)</th>", html)
+    assert re.findall('<td data-label="(.*?)"', line) == headings
     numbers = re.findall(r"<td[^>]*>(\d+)</td>", line)
     assert numbers == ["7", "0", "2", "0", "0", "0", "0"]
 

@@ -160,6 +160,8 @@ def test_a_narrow_window_has_no_part_outside_it(page, folder, telephone):
     for opened in (page, index_page.build(folder)):
         browser.load(telephone, opened)
         assert telephone.execute_script("return document.documentElement.scrollWidth") <= 420
+    table = telephone.find_element("css selector", "table.papers")
+    assert table.size["width"] <= 420
 
 
 def test_the_front_page_leads_to_the_reports_and_back(page, folder, driver):

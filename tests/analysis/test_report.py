@@ -245,6 +245,8 @@ def test_page_has_required_texts(page):
         "zero-out",
     ):
         assert text in html, text
+    # What can be compared is not said to be missing.
+    assert re.search(r'<div class="small gap">\d+ of \d+ comparisons can be made', html)
     claims = pd.read_csv(page.parent / "tables" / "claims.csv")
     assert list(claims["id"]) == [claim.id for claim in read_claims("fastlloyd")["claims"]]
 

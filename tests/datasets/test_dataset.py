@@ -79,10 +79,12 @@ def test_bounds_per_column_and_no_number_of_clusters(tmp_path):
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
-        ([0, 1, 2], r"bounds should be \[lower, upper\] or .* with d=3 columns; got shape \(3,\)"),
-        ([[0, 0], [1, 1]], r"got shape \(2, 2\)"),
+        ([0, 1, 2], r"bounds should be \[lower, upper\] or .* with d=3 columns; got \[0, 1, 2\]$"),
+        ([[0, 0], [1, 1]], r"got \[\[0, 0\], \[1, 1\]\]$"),
         ([1, 0], "bounds of column 0 are lower=1, upper=0; the lower one should be below"),
         ([[0, 2, 0], [1, 2, 1]], "bounds of column 1 are lower=2, upper=2"),
+        (5, "; got 5$"),
+        ([], r"; got \[\]$"),
         ([0, np.inf], "bounds should be finite"),
         ([0, np.nan], "bounds should be finite"),
         ("wide", r"bounds should be \[lower, upper\]"),

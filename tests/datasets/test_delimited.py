@@ -190,6 +190,31 @@ def test_a_decimal_mark_that_is_given_decides(tmp_path, text, decimal, expected)
     assert loaded.fingerprint != datasets.fingerprint(path=path)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        ("1,5\n2,7\n3,1\n", True),
+        ("1,234\n2,345\n", True),
+        ("1,50\n\n2,75\n", True),
+        ("1,5\n2,25\n", True),
+        ("664159,550946\n665845,557965\n608943,5750\n", False),
+        ("1,5\n-2,7\n", False),
+        ("1,5\n2,\n", False),
+        ("x,y\n1,5\n2,7\n", False),
+        ("1,5,3\n2,7,4\n", False),
+    ],
+)
+def test_two_columns_that_may_be_decimals_are_refused(tmp_path, text, is_refused):
+    path = write(tmp_path, text)
+    if not is_refused:
+        assert "separated by commas" in datasets.load(path=path).summary
+        return
+    with pytest.raises(ValueError, match="give decimal=point for two, decimal=comma for one"):
+        datasets.load(path=path)
+    shapes = [datasets.load(path=path, decimal=mark).points.shape for mark in ("point", "comma")]
+    assert [d for _, d in shapes] == [2, 1]
+
+
 def test_only_the_two_marks_are_given_and_only_with_texts(tmp_path):
     np.save(tmp_path / "points.npy", np.eye(2))
     for path, decimal in ((write(tmp_path, "1;2\n"), "dot"), (tmp_path / "points.npy", "comma")):
@@ -203,7 +228,7 @@ def test_only_the_two_marks_are_given_and_only_with_texts(tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("1,2\n3,4\n", "2 rows, 2 columns, separated by commas, decimal point, no header"),
+        ("1,20\n3,4\n", "2 rows, 2 columns, separated by commas, decimal point, no header"),
         ("a;b\n1;2\n", "1 rows, 2 columns, separated by semicolons, decimal point, a header"),
         ("a\n1,5\n2\n", "2 rows, 1 columns, decimal comma, a header"),
         (

@@ -54,7 +54,10 @@ def test_public_clips_to_the_domain_and_counts_rows():
 
 def test_points_outside_are_refused_without_clipping():
     dataset = dataset_of(TABLE_POINTS, [[0, 0, 0], [5, 20, 6]])
-    expected = "^points of 'made' lie outside the declared domain"
+    expected = (
+        r"^clip=False .*points of 'made' lie outside the declared domain, "
+        r"bounds=\(\[0.0, 0.0, 0.0\], \[5.0, 20.0, 6.0\]\): widen"
+    )
     with pytest.raises(ValueError, match=expected):
         datasets.scale(dataset, "public", clip=False)
     wide = dataset_of(TABLE_POINTS, [[0, 0, 0], [50, 50, 50]])
@@ -90,7 +93,7 @@ def test_range_scales_all_columns_by_one_factor(private):
     assert scaled.clipped == 1
     assert scaled.uses_private_bounds is private
     assert scaled.preprocessing == "range"
-    expected = "^points of 'made' lie outside the declared range: widen"
+    expected = r"points of 'made' lie outside the declared range, bounds=\(0.0, 20.0\)"
     with pytest.raises(ValueError, match=expected):
         datasets.scale(dataset_with_range(TABLE_POINTS, (0, 20)), "range", clip=False)
 

@@ -251,6 +251,15 @@ def test_arguments_of_fit_are_not_swallowed():
         model.fit_predict(X, weights=weights)
 
 
+def test_an_account_is_no_path():
+    model = FastLloyd(2, bounds=(-1, 1))
+    message = r"^account='a.json' must be a PrivacyAccountant, which .*open\(FILE\) reads$"
+    with pytest.raises(TypeError, match=message):
+        model.fit("nowhere.npy", account="a.json")
+    with pytest.raises(TypeError, match=message):
+        model.fit_batch(np.zeros((4, 2), np.int64), [0], account="a.json")
+
+
 #: Checks of scikit-learn that methods fail on purpose, with the reason.
 NO_LABELS = {"check_clustering": "labels_ of private rows are not covered by a claim"}
 NULL_RECORDS = {"check_estimators_nan_inf": "a row with NaN is the null record"}

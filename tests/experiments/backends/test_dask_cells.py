@@ -90,11 +90,11 @@ def test_failures_of_tasks_count_with_earlier_ones(misbehaving_cell, no_process,
 
 def test_workers_with_other_code_or_files_refuse_a_cell(tmp_path):
     path = tmp_path / "points.csv"
-    path.write_text("1,2\n3,4\n5,7\n")
+    path.write_text("1,20\n3,4\n5,7\n")
     cell = replace(BASE, dataset="file", path=str(path), bounds=(0, 9), k=2)
     runner = Runner(Store(tmp_path / "results"), Backend("dask"), None)
     task = dask_cells.make_task(cell, runner, "run")
-    path.write_text("1,2\n3,4\n5,8\n")
+    path.write_text("1,20\n3,4\n5,8\n")
     with pytest.raises(ConfigurationError, match="not the same file on this worker"):
         dask_cells.run_cell(task)
     with pytest.raises(ConfigurationError, match="the code of this worker is not that"):

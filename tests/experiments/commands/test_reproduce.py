@@ -100,7 +100,9 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
     assert code == 0
     assert "7 of 7 cells to run" in out
     assert not (tmp_path / "results").exists()
-    assert call_verb("report") == (0, "nothing is stored for this plan yet: no report\n")
+    for verb in ("status", "report"):
+        assert call_verb(verb) == (2, "")
+        assert not (tmp_path / "results").exists()
     code, out = call_verb("run")
     assert code == 0
     assert "7 done, 0 failed" in out

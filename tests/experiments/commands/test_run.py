@@ -309,7 +309,9 @@ def test_clipped_points_are_reported_or_refused(call_run, tmp_path):
     words = ("dataset=file", f"path={tmp_path / 'points.csv'}", "k=1", "seeds=2", "method=mean")
     code, _, err = call_run(*words, "bounds=[0,1]", "clip=false")
     assert code == 2
-    assert "points of 'file' lie outside the declared domain" in err
+    path = tmp_path / "points.csv"
+    expected = f"points of '{path}' lie outside the declared domain, bounds=(0.0, 1.0)"
+    assert f"clip=False is not allowed: {expected}" in err
     assert err.startswith("error: ")
     assert not call_run.store.root.exists()
     code, out, _ = call_run(*words, "bounds=[0,1]")
@@ -320,6 +322,35 @@ def test_clipped_points_are_reported_or_refused(call_run, tmp_path):
     assert moved in out
     _, out, _ = call_run(*words, "bounds=[0,7]", "clip=false")
     assert "moved" not in out
+
+
+@pytest.mark.parametrize(
+    "bounds", ["{a:[0,1]}", "[{a:1},5]", "5", "[]", "[[],[]]", "'{a:1}'", "[0,true]"]
+)
+def test_bounds_are_two_numbers_or_two_lists(call_run, tmp_path, bounds):
+    path = tmp_path / "points.csv"
+    path.write_text("x,y\n0,1\n1,0\n")
+    code, out, err = call_run("dataset=file", f"path={path}", f"bounds={bounds}", "k=1")
+    assert (code, out) == (2, "")
+    rule = "bounds must be [lower,upper] or [[lower,...],[upper,...]], in numbers"
+    assert re.fullmatch(rf"error: bounds=.+ is not allowed: {re.escape(rule)}\n", err)
+    assert not call_run.store.root.exists()
+
+
+def test_what_lists_of_bounds_are_is_printed(call_run, tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text("x,y\n0,1\n1,0\n")
+    words = ("dataset=file", f"path={path}", "k=1", "seeds=1", "method=mean")
+    _, out, _ = call_run(*words, "bounds=[[0,5],[1,9]]")
+    assert "2 rows, 2 columns, separated by commas, decimal point, a header" in out
+    assert "; bounds 0 to 1, 5 to 9\n" in out
+
+
+def test_a_delta_above_one_by_n_is_warned_of(call_run):
+    words = ("dataset=iris", "method=fastlloyd", "epsilon=1.0", "seeds=1")
+    expected = "fastlloyd · iris: delta=0.4 is above 1/n=0.00667: "
+    assert expected in call_run(*words, "delta=0.4")[1]
+    assert "above 1/n" not in call_run(*words, "delta=0.006")[1]
 
 
 @pytest.mark.slow

@@ -33,6 +33,17 @@ def test_a_draft_is_completed_by_a_person(folder, capsys):
     assert list(Schema.from_yaml(path).columns) == ["Umsatz", "plan", "since"]
 
 
+def test_a_file_that_is_missing_is_named(folder, capsys):
+    rule = "must be an existing file"
+    assert main(["schema", "nowhere.csv"]) == 2
+    message = f"error: FILE='nowhere.csv' is not allowed: FILE {rule}\n"
+    assert capsys.readouterr().err == message
+    assert main(["cluster", "a.csv", "schema=nowhere.yaml", "epsilon=1", "output=a"]) == 2
+    message = f"error: schema='nowhere.yaml' is not allowed: schema {rule}\n"
+    assert capsys.readouterr().err == message
+    assert list(folder.iterdir()) == []
+
+
 def test_values_do_not_matter(folder):
     for name, value in (("a", "13,25"), ("b", "1000000,5")):
         (folder / f"{name}.csv").write_text(TEXT.format(value=value))

@@ -33,7 +33,7 @@ def test_public_domains_are_the_default(file_entry):
     assert choose_preprocessing(datasets=[file_entry], preprocessing="public") == "public"
 
     # Bounds are never ignored.
-    expected = r"bounds=\[0, 1\] is not allowed with preprocessing='minmax'"
+    expected = r"bounds=\(0, 1\) is not allowed with preprocessing='minmax'"
     with pytest.raises(ConfigurationError, match=expected):
         choose_preprocessing(datasets=[file_entry], preprocessing="minmax")
     # The extremes of a file's points are private, and taken only where they are asked for.

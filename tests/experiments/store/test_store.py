@@ -210,6 +210,9 @@ def test_a_cell_is_marked_from_its_begin_to_its_end(store):
         raise KeyboardInterrupt
     assert store.list_interrupted() == []
 
+    # Nothing is left of a cell whose result cannot be written.
+    assert not store.running_path(keys[0]).parent.exists()
+
     # A process that is killed leaves the mark of its cell, others add theirs.
     for key in (keys[2], keys[1]):
         child = os.fork()
