@@ -57,6 +57,8 @@ SMALL_SIZES = (4, 60)
 #: Fits of each pair with other noise, for methods that are fast.
 N_SEEDS = 4
 LARGE_SIZES = (100, 300)  # of one pair in ten
+#: Pairs after which kinds of data, numbers of records and of features repeat.
+CYCLE = 20 * len(PAIR_GENERATORS)
 ACCOUNT_EVERY = 4  # one fit in four charges an account
 # Shares of the configurations of a method that have a zoom, a report, secure noise,
 # another delta, and another value of a parameter.
@@ -368,7 +370,10 @@ def replay_pairs(
             worst[pair.name] = (configuration, pair, number, result)
 
     sizes = SIZES.get(adjacency, SMALL_SIZES)
-    for number, configuration in enumerate(list_configurations(method, n_pairs)):
+    # Audits of few pairs and several seeds have the pairs of one long audit.
+    first = seed * n_pairs % CYCLE
+    configurations = list_configurations(method, n_pairs, first)
+    for number, configuration in enumerate(configurations, first):
         rho = get_rho(configuration)
         is_large = number % 10 == 9 and adjacency not in SIZES
         (pair,) = draw_pairs(
@@ -404,7 +409,7 @@ def replay_pairs(
         elif change < 0.75:
             pair = perturb(pair, rng, get_rho(configuration))
         else:
-            number = N_SEEDS * n_pairs + step
+            number = first + N_SEEDS * n_pairs + step
         try_pair(configuration, pair, number, forced)
 
     refusals = [result.refusal for result in replays]
@@ -428,10 +433,10 @@ def serves_weights(method: Any, pair: Pair) -> bool:
         return False
 
 
-def list_configurations(method: Any, number: int) -> list[Any]:
+def list_configurations(method: Any, number: int, first: int = 0) -> list[Any]:
     """Copy a method with budgets, distances and numbers of clusters in turn."""
     configurations = []
-    for i in range(number):
+    for i in range(first, first + number):
         # Each generator of pairs meets each epsilon.
         epsilon = EPSILONS[(i + i // len(PAIR_GENERATORS)) % len(EPSILONS)]
         parameters: dict[str, object] = {"epsilon": epsilon}

@@ -29,8 +29,8 @@ for method in PRIVATE.values():
     if "n_init" in method.get_params():
         method.set_params(n_init=1)
 
-#: One of every kind of data.
-N_PAIRS = len(PAIR_GENERATORS)
+#: One of every kind of data, and the tenth one, of many records.
+N_PAIRS = len(PAIR_GENERATORS) + 1
 # Releases that cost more than is charged, with the flaw that says so. All other registered flaws
 # are of a kind that no release shows: quantities that are taken as public, or accuracy.
 REGISTERED = {
@@ -47,14 +47,14 @@ REGISTERED = {
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("seed", "views"),
-    [(2, ["replay"]), pytest.param(3, ["replay", "residuals"], marks=pytest.mark.slow)],
+    [(4, ["replay"]), pytest.param(3, ["replay", "residuals"], marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("name", PRIVATE)
 def test_only_registered_flaws_are_found(name, seed, views, monkeypatch):
     # A run of the synopsis has 100,000 noisy counts: a few make a powerful test.
     n_runs = 5 if name.startswith("SynopsisKMeans") else 20
     monkeypatch.setattr(audit_report, "RESIDUAL_RUNS", n_runs)
-    # Nine pairs show the flaw of DPM in three audits of four: in these two.
+    # Ten pairs show the flaws of DPM and DP-Lloyd in most audits: in these two.
     report = audit(PRIVATE[name], views, n_pairs=N_PAIRS, seed=seed)
     assert {found.label: found.flaw for found in report.findings} == REGISTERED.get(name, {})
     replayed = "violated" if name in REGISTERED else "consistent"
@@ -123,6 +123,23 @@ def test_audits_are_repeatable():
     assert len(seeded[0]) < len(reports[0].tests)  # secure noise cannot be repeated
     without_tests = [replace(report, tests=(), epsilon=1.0) for report in reports]
     assert without_tests[0] == without_tests[1]
+
+
+def test_audits_of_two_pairs_have_all_kinds_of_pairs_in_turn(monkeypatch):
+    pairs = []
+
+    def replay_nothing(configuration, pair, *arguments, **options):
+        pairs.append(pair)
+        return replay.Replay()
+
+    monkeypatch.setattr(audit_report, "replay", replay_nothing)
+    # The second half of an audit changes the pairs of the first.
+    monkeypatch.setattr(audit_report, "move_record", lambda pair, *arguments: pair)
+    monkeypatch.setattr(audit_report, "perturb", lambda pair, *arguments: pair)
+    for seed in range(5):
+        audit(GLloyd(3), ["replay"], n_pairs=2, seed=seed)
+    assert len({pair.name for pair in pairs}) >= len(PAIR_GENERATORS)
+    assert max(pair.n_records for pair in pairs) >= audit_report.LARGE_SIZES[0]
 
 
 # Black box: centers alone, with few runs

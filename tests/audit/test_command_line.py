@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -54,6 +55,7 @@ SETTINGS = (
     "metrics=[nicv,centroid_distance]",
     "backend.retries=0",
 )
+slow = partial(pytest.param, marks=pytest.mark.slow)
 KINDS_BY_NAME = {kind.__name__.removeprefix("draw_"): kind for kind in PAIR_GENERATORS}
 
 
@@ -135,10 +137,12 @@ def compare_commands(trace_command, method, X, neighbor_X, adjacency=None):
     return recorded, compare_traces(recorded, replayed)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "kind"),
-    list(zip(METHODS, itertools.cycle(["outside", "lone_record"]), strict=False)),
+    [
+        pytest.param(*case, marks=() if case[0] == "fastlloyd" else pytest.mark.slow)
+        for case in zip(METHODS, itertools.cycle(["outside", "lone_record"]), strict=False)
+    ],
 )
 def test_commands_on_neighbors_show_the_same(trace_command, method, kind):
     method_class = load_method(read_choice("method", method)["_target_"])
@@ -189,14 +193,13 @@ def test_commands_on_few_points_show_the_same(trace_command, X):
     assert recorded.observed["exit code"] == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "shown"),
     [
         ("faults_around_releases:PrintsSize", "printed text differs"),
-        ("faults_around_releases:WarnsOfSize", "warnings differs"),
-        ("faults_around_releases:IterationsFromData", "column iterations differs"),
-        ("faults_around_releases:RefusesEmptyQuadrant", "printed text differs"),
+        slow("faults_around_releases:WarnsOfSize", "warnings differs"),
+        slow("faults_around_releases:IterationsFromData", "column iterations differs"),
+        slow("faults_around_releases:RefusesEmptyQuadrant", "printed text differs"),
         ("planted_faults:ReadsRows", "column centers differs"),
     ],
 )
