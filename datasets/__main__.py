@@ -32,8 +32,6 @@ COLUMNS = {
     "license": 12,
 }
 FULL_WIDTH = 220
-#: Width of a pipe, in which names are whole.
-PIPE_WIDTH = 160
 
 
 @dataclass(frozen=True)
@@ -92,8 +90,7 @@ def list_data(console: Console, data_dir: str | None = None) -> None:
     """Print one line per data set and per family, then what is wrong with files."""
     table = Table(box=SIMPLE_HEAD)
     for column, width in COLUMNS.items():
-        whole = PIPE_WIDTH if column == "name" else FULL_WIDTH
-        limit = None if console.width >= whole else width
+        limit = None if console.width >= FULL_WIDTH else width
         table.add_column(column, no_wrap=True, overflow="ellipsis", max_width=limit)
     errors = []
     for entry in registry.ENTRIES:
@@ -350,8 +347,8 @@ def make_parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     options = make_parser().parse_args(arguments)
-    # A pipe has no width; eighty columns would cut names.
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    # A pipe has no width; eighty columns would cut the lines.
+    console = Console() if sys.stdout.isatty() else Console(width=400)
     n_wrong = 0
     try:
         if options.command == "list":

@@ -8,7 +8,7 @@ from rich.console import Console
 from tiny_files import CONTENT, pack_arrays, pack_members, tcga, tiny_entry, write_file
 
 from pkm.datasets import registry
-from pkm.datasets.__main__ import PIPE_WIDTH, find_status, list_data, main
+from pkm.datasets.__main__ import find_status, list_data, main
 from pkm.datasets.sources import File
 from pkm.files import sha256
 
@@ -95,7 +95,7 @@ def test_list_shows_the_origin_of_sets(register_file, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [120, PIPE_WIDTH, 400])
+@pytest.mark.parametrize("width", [120, 400])
 def test_list_has_a_line_for_each_set(width):
     lines = io.StringIO()
     list_data(Console(width=width, file=lines))
