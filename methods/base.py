@@ -22,6 +22,7 @@ from pkm.methods.report import REPORTED
 from pkm.methods.statement import SOFTWARE
 from pkm.methods.weights import weigh_rows
 from pkm.privacy import PrivacyAccountant
+from pkm.privacy.budget import describe_large_delta
 from pkm.row_blocks import RowsLike
 
 
@@ -234,14 +235,9 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
     def _warn_large_delta(self, n_points: int) -> None:
         """Warn of a delta that allows to publish a record."""
         budget = self.budget(n_points, self.n_features_in_)
-        if budget is None or budget.delta * n_points <= 1:
-            return
-        warnings.warn(
-            f"delta={budget.delta:g} is above 1/n={1 / n_points:.3g}: such a promise "
-            "is kept by who publishes a record at random; lower delta",
-            UserWarning,
-            stacklevel=3,
-        )
+        warning = budget and describe_large_delta(budget.delta, n_points)
+        if warning:
+            warnings.warn(warning, UserWarning, stacklevel=3)
 
     def _warn_few_centers(self) -> None:
         """Warn of fewer distinct centers than asked; the caller of ``fit`` is named."""

@@ -167,4 +167,22 @@ class PrivacyClaim:
         return self.notion != "none"
 
 
+def describe_large_delta(delta: float, n_points: int) -> str:
+    """Say that delta allows to publish a record at random; empty if it does not.
+
+    Examples
+    --------
+    >>> describe_large_delta(0.2, 60)[:33]
+    'delta=0.2 is above 1/n=0.0167: su'
+    >>> describe_large_delta(1e-6, 60)
+    ''
+    """
+    if delta * n_points <= 1:
+        return ""
+    return (
+        f"delta={delta:g} is above 1/n={1 / n_points:.3g}: such a promise is kept by "
+        "who publishes a record at random; lower delta"
+    )
+
+
 NO_CLAIM = PrivacyClaim("none", trust="none", public=("everything",))

@@ -128,16 +128,9 @@ def new_objects_alone():
     gc.freeze()
 
 
-@pytest.fixture
-def as_for_users():
-    """Save figures in full and let Hydra compose settings twice, which takes longer."""
-
-
 @pytest.fixture(autouse=True)
-def drafts(request, monkeypatch):
-    """Save figures as drafts: small, no PDF."""
-    if "as_for_users" in request.fixturenames:
-        return
+def drafts(monkeypatch):
+    """Save figures as drafts: small, no PDF. Return the function that saves them in full."""
     from pkm.analysis.render import plot
 
     saved = plot.save
@@ -147,17 +140,16 @@ def drafts(request, monkeypatch):
         return saved(figure, kind, *source) if kind == "png" else b"%PDF"
 
     monkeypatch.setattr(plot, "save", save)
+    return saved
 
 
 @pytest.fixture(autouse=True)
-def one_composition(request, monkeypatch):
+def one_composition(monkeypatch):
     """Let Hydra compose a command's settings once.
 
     By itself it composes them twice, and the first time looks for ``hydra.mode`` only; see
     `test_no_file_sets_a_mode`.
     """
-    if "as_for_users" in request.fixturenames:
-        return
     from hydra._internal.hydra import Hydra
 
     look = Hydra.get_mode

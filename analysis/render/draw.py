@@ -113,8 +113,8 @@ def _mark_logarithms(panels: Sequence[Panel]) -> Iterator[Panel]:
         fields = {marked} if panel.log and kind != "heatmap" else set()
         if kind == "lines" and panel.spec.x_scale != "linear" and not panel.names:
             fields.add("x_label")
-        labels = {field: getattr(panel, field) for field in fields}
-        yield replace(panel, **{field: _mark(text) for field, text in labels.items()})
+        changes = {field: _mark(getattr(panel, field)) for field in fields}
+        yield replace(panel, **changes)
 
 
 def _mark(label: str) -> str:

@@ -68,10 +68,7 @@ def explain(error: Exception, command: str) -> str:
             given = str(error).removeprefix("Error merging override ")
             return f"{given} is not allowed: {key} must be a value or a list of values"
         known = [str(name) for name in cause.parent_node if name != "hydra"]
-        hint = hint_at_other_command(key, command)
-        if key == "method.secure":
-            hint = "; noise=secure draws noise from the operating system"
-        return explain_unknown_key(key, known) + hint
+        return explain_unknown_key(key, known) + hint_at_other_key(key, command)
     listed = re.match("Ambiguous value for argument '(.*)'", str(error))
     if listed:
         key, _, values = listed[1].partition("=")
@@ -80,7 +77,7 @@ def explain(error: Exception, command: str) -> str:
         return f"{listed[1]} lists values: {a_list}add -m to sweep over them"
     group = re.match("Could not override '([^'@]+)", str(error))
     if group and group[1] in GROUPS:
-        hint = hint_at_other_command(group[1], command)
+        hint = hint_at_other_key(group[1], command)
         return f"{group[1]} is no group of `pkm {command}`{hint}"
     return clean_message(cause if is_config_error else error)
 
@@ -135,8 +132,10 @@ def explain_wrong_type(error: ValidationError) -> str:
     )
 
 
-def hint_at_other_command(key: str, command: str) -> str:
-    """Say what to do with a key that the other command has."""
+def hint_at_other_key(key: str, command: str) -> str:
+    """Say what to do with a key of another command, or with another name."""
+    if key == "method.secure":
+        return "; noise=secure draws noise from the operating system"
     others = [
         name for name in SCHEMAS if name != command and key in list_keys(SCHEMAS[name])
     ]

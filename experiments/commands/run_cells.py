@@ -30,6 +30,7 @@ from pkm.experiments.plan.sweep import SWEEP_KEYS
 from pkm.experiments.store.columns import varying_settings
 from pkm.experiments.store.store import Store
 from pkm.methods import load_method
+from pkm.privacy.budget import describe_large_delta
 
 #: Names of the domain by preprocessing; with minmax no point is outside.
 DOMAINS = {"public": "public domain", "range": "range of all columns"}
@@ -311,15 +312,14 @@ def list_privacy_warnings(rows: pd.DataFrame) -> list[str]:
             remedy = "the data set comes scaled so"
         domain = "the domain is read off the points, which no budget pays for"
         lines.append(f"{dataset}: {domain} ({remedy})")
-    # A number of records that is secret says nothing here.
-    is_large = private["delta"] * private["n"] > 1
-    is_large &= private["adjacency"].ne("add_remove")
-    large = private.loc[is_large, ["method", "dataset", "delta", "n"]]
-    for method, dataset, delta, n in large.drop_duplicates().itertuples(index=False):
-        lines.append(
-            f"{method} · {dataset}: delta={delta:g} is above 1/n={1 / n:.3g}: such a "
-            "promise is kept by who publishes a record at random; lower delta"
-        )
+    # Under add-remove adjacency the number of records is secret: it says nothing here.
+    counted = private.loc[
+        private["adjacency"].ne("add_remove"), ["method", "dataset", "delta", "n"]
+    ]
+    for method, dataset, delta, n in counted.drop_duplicates().itertuples(index=False):
+        warning = describe_large_delta(delta, n)
+        if warning:
+            lines.append(f"{method} · {dataset}: {warning}")
     flawed = private[private["variant"].eq("published") & private["flaws"].ne("")]
     flawed = flawed[["method", "target", "flaws"]].drop_duplicates()
     for method, target, flaws in flawed.to_numpy():

@@ -55,7 +55,7 @@ SQLITE = "sqlite:///"
 CONNECT_SECONDS = 10
 #: Tag of a complete sweep with the digest of what it was made from.
 DIGEST_TAG = "digest"
-# The interface opens such an experiment on its runs.
+# Of experiments with runs, not traces. `pkm dashboard` prints where its pages are.
 EXPERIMENT_KIND = {"mlflow.experimentKind": "custom_model_development"}
 #: MLflow's own tag for the parent of a run.
 PARENT_TAG = "mlflow.parentRunId"

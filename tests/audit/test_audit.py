@@ -116,15 +116,16 @@ def test_garbage_of_other_code_warns_in_no_fit():
 
 
 @pytest.mark.slow
-def test_audits_are_repeatable():
+def test_audits_are_repeatable(monkeypatch):
+    # What a replay releases after secure noise cannot be repeated. An account asks for it.
+    monkeypatch.setattr(audit_report, "SECURE_SHARE", 0.0)
+    monkeypatch.setattr(audit_report, "ACCOUNT_EVERY", 10**6)
     reports = [audit(GLloyd(3), n_pairs=8, seed=3) for _ in range(2)]
     seeded = [[test for test in report.tests if "secure" not in test.label] for report in reports]
     assert seeded[0] == seeded[1]
     assert len(seeded[0]) < len(reports[0].tests)  # secure noise cannot be repeated
-    # What is released after secure noise depends on it.
-    assert reports[0].tightness == pytest.approx(reports[1].tightness, rel=1e-3)
-    others = [replace(report, tests=(), epsilon=1.0, tightness={}) for report in reports]
-    assert others[0] == others[1]
+    without_tests = [replace(report, tests=(), epsilon=1.0) for report in reports]
+    assert without_tests[0] == without_tests[1]
 
 
 def test_audits_of_two_pairs_have_all_kinds_of_pairs_in_turn(monkeypatch):
