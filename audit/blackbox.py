@@ -247,10 +247,8 @@ def bound_by_rule(
 ) -> EpsilonBound:
     """Choose a decision rule on half of the runs; bound epsilon on the others."""
     # A statistic may be low on the first data set: try each with both signs.
-    scores, other_scores = (
-        np.stack([table, -table], axis=2).reshape(len(table), -1)
-        for table in (scores, other_scores)
-    )
+    scores = np.concatenate([scores, -scores], axis=1)
+    other_scores = np.concatenate([other_scores, -other_scores], axis=1)
     half = len(scores) // 2
     column, threshold = choose_rule(
         scores[:half],
@@ -271,7 +269,8 @@ def bound_by_rule(
         )
     )
     # The probability that the statistic is larger on one data set than on the other.
-    auc = stats.mannwhitneyu(left, right).statistic / (len(left) * len(right))
+    n_larger = stats.mannwhitneyu(left, right).statistic
+    auc = n_larger / (len(left) * len(right))
     return EpsilonBound(epsilon, spent, float(max(auc, 1 - auc)))
 
 
@@ -334,7 +333,8 @@ def _pad(
     k: int,
 ) -> np.ndarray:
     """Fill sets of centers, (n_runs, number, d), up to k with copies of the first."""
-    copies = np.repeat(centers[:, :1], k - centers.shape[1], axis=1)
+    n_missing = k - centers.shape[1]
+    copies = np.repeat(centers[:, :1], n_missing, axis=1)
     return np.concatenate([centers, copies], axis=1)
 
 
@@ -384,10 +384,10 @@ def choose_rule(
     """
     n = len(scores)
     pooled = np.concatenate([scores, other_scores])
-    thresholds = np.quantile(pooled, np.linspace(0.002, 0.998, 60), axis=0)
-    hits, other_hits = (
-        (table[:, None] > thresholds).sum(axis=0) for table in (scores, other_scores)
-    )
+    levels = np.linspace(0.002, 0.998, 60)
+    thresholds = np.quantile(pooled, levels, axis=0)
+    hits = (scores[:, None] > thresholds).sum(axis=0)
+    other_hits = (other_scores[:, None] > thresholds).sum(axis=0)
     values = compute_bound(hits, other_hits, n, delta)
     # Without a bound above zero, the larger difference of the rates is better.
     values = values + 1e-6 * np.abs(hits - other_hits) / n
@@ -432,9 +432,11 @@ def compute_bound(
     for left, right in ((hits, other_hits), (other_hits, hits)):
         left = np.asarray(left)
         right = np.asarray(right)
-        lower = stats.beta.ppf(level, np.maximum(left, 1), n - left + 1)
+        successes = np.maximum(left, 1)
+        lower = stats.beta.ppf(level, successes, n - left + 1)
         lower = np.where(left > 0, lower, 0.0)
-        upper = stats.beta.ppf(1 - level, right + 1, np.maximum(n - right, 1))
+        failures = np.maximum(n - right, 1)
+        upper = stats.beta.ppf(1 - level, right + 1, failures)
         upper = np.where(right < n, upper, 1.0)
         bound = np.log(np.maximum(lower - delta, 1e-300) / upper)
         best = np.maximum(best, bound)

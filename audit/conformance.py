@@ -148,9 +148,8 @@ def check_batch_is_loop(method: PrivateKMeans) -> None:
         released = batch.centers[i, : batch.n_centers[i]]
         single = _run(method, (seed,)).centers[0]
         _assert_equal(released, single, f"seed {seed} alone and in a batch")
-    _assert_equal(
-        batch.centers[::-1], _run(method, SEEDS[::-1]).centers, "seeds in reverse"
-    )
+    reverse = _run(method, SEEDS[::-1])
+    _assert_equal(batch.centers[::-1], reverse.centers, "seeds in reverse")
 
 
 def check_order_and_shards(method: PrivateKMeans) -> None:

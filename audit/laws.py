@@ -167,7 +167,8 @@ class AdditiveLaw(Law):
         values: np.ndarray,
     ) -> np.ndarray:
         """Return the noise of an output, in scales of the noise."""
-        return (np.asarray(output, float) - self.to_steps(values)) / self.scale
+        noise = np.asarray(output, float) - self.to_steps(values)
+        return noise / self.scale
 
     def cdf(self, noise: np.ndarray) -> np.ndarray:
         """Evaluate the distribution function between grid points."""
@@ -228,7 +229,8 @@ class LaplaceLaw(AdditiveLaw):
         steps = np.floor(noise)
         tail = 1 / (1 + np.exp(-1 / scale))
         below = tail * np.exp(np.minimum(steps, 0) / scale)
-        above = tail * np.exp(-(np.maximum(steps, 0) + 1) / scale)
+        steps_above = np.maximum(steps, 0) + 1
+        above = tail * np.exp(-steps_above / scale)
         return np.where(steps < 0, below, 1 - above)
 
     def measure_cost(
@@ -294,7 +296,8 @@ class BoundedLaplaceLaw(Law):
         below, inside : ndarray
             Its probabilities below the interval and inside.
         """
-        center = np.clip(values.exact, values.lower, values.upper).astype(np.float64)
+        center = np.clip(values.exact, values.lower, values.upper)
+        center = center.astype(np.float64)
         scale = self.mechanism.scale(values.upper - values.lower)
         below = 0.5 * np.exp((values.lower - center) / scale)
         above = 0.5 * np.exp((center - values.upper) / scale)
@@ -335,7 +338,8 @@ class BoundedLaplaceLaw(Law):
 
         def cdf(x: np.ndarray) -> np.ndarray:
             x = np.clip(x, values.lower, values.upper)
-            shares = (stats.laplace.cdf((x - center) / scale) - below) / inside
+            shares = stats.laplace.cdf((x - center) / scale)
+            shares = (shares - below) / inside
             return shares.reshape(len(output), -1)
 
         return cdf(output - 0.5), cdf(output + 0.5)
@@ -450,7 +454,9 @@ class PercentileLaw(Law):
     ) -> Cost:
         """See :class:`Law`."""
         # Both densities are constant between neighboring edges of either.
-        edges = np.union1d(self._describe(values)[0], self._describe(others)[0])
+        own_edges = self._describe(values)[0]
+        other_edges = self._describe(others)[0]
+        edges = np.union1d(own_edges, other_edges)
         middles = (edges[:-1] + edges[1:]) / 2
         losses = self.log_density(middles, values) - self.log_density(middles, others)
         return Cost(epsilon=float(np.abs(losses).max()))
@@ -534,7 +540,8 @@ def _count_by_name(cells: OccupiedCells | ReleasedCells) -> dict[bytes, float]:
     """Map names of cells to their counts, in records."""
     factor = 1 if isinstance(cells, ReleasedCells) else cells.count_factor
     counts = np.asarray(cells.counts) * (factor / SCALE)
-    return dict(zip(_name_cells(cells.cells), counts.tolist(), strict=True))
+    names = _name_cells(cells.cells)
+    return dict(zip(names, counts.tolist(), strict=True))
 
 
 class HistogramLaw(Law):
@@ -705,7 +712,8 @@ class VectorLaw(Law):
         other_sides = self._log_sides(other_vectors[is_changed])
         # A direction may lie on the side of both vectors, of one, or of neither.
         losses = np.abs(sides[:, None] - other_sides[None])
-        return Cost(epsilon=float(losses.max(axis=(0, 1), initial=0.0).sum()))
+        largest = losses.max(axis=(0, 1), initial=0.0)
+        return Cost(epsilon=float(largest.sum()))
 
     def _log_sides(self, vectors: np.ndarray) -> np.ndarray:
         """Compute the log probabilities of either side of each vector, (2, m)."""
@@ -718,7 +726,8 @@ class VectorLaw(Law):
         values: UserVectors,
     ) -> np.ndarray:
         """See :class:`Law`."""
-        return np.log(self.mechanism.density(self._sign(values), output[0]))
+        signs = self._sign(values)
+        return np.log(self.mechanism.density(signs, output[0]))
 
     def cdf_bounds(
         self,

@@ -238,7 +238,8 @@ def draw_blobs(
     d: int,
 ) -> RowsAndIndex:
     """Draw three Gaussian clusters, and choose one of their records."""
-    return _draw_clusters(rng, n, d), int(rng.integers(n))
+    points = _draw_clusters(rng, n, d)
+    return points, int(rng.integers(n))
 
 
 def draw_uniform(
@@ -247,7 +248,8 @@ def draw_uniform(
     d: int,
 ) -> RowsAndIndex:
     """Draw uniform points, and choose one of them."""
-    return rng.uniform(-1, 1, (n, d)), int(rng.integers(n))
+    points = rng.uniform(-1, 1, (n, d))
+    return points, int(rng.integers(n))
 
 
 def draw_outside(
@@ -256,8 +258,10 @@ def draw_outside(
     d: int,
 ) -> RowsAndIndex:
     """Draw points within once or twice the bounds, and a record far outside."""
-    points = rng.choice([1.0, 2.0]) * rng.uniform(-1.0, 1.0, (n, d))
-    points[0] = rng.choice([-1.0, 1.0], d) * 10.0 ** rng.uniform(0, 6)
+    width = rng.choice([1.0, 2.0])
+    points = width * rng.uniform(-1.0, 1.0, (n, d))
+    corner = rng.choice([-1.0, 1.0], d)
+    points[0] = corner * 10.0 ** rng.uniform(0, 6)
     return points, 0
 
 
@@ -327,8 +331,9 @@ def draw_pairs(
         # Bounds that do not always hold the origin.
         lower = rng.choice([-1.0, -1.0, 0.0, 0.5, -4.0], 1)
         upper = lower + rng.choice([2.0, 2.0, 1.0, 8.0], 1)
-        domain = np.broadcast_to(np.stack([lower, upper]), (2, d)).copy()
-        yield replace(pair, domain=domain)
+        bounds = np.stack([lower, upper])
+        domain = np.broadcast_to(bounds, (2, d))
+        yield replace(pair, domain=domain.copy())
 
 
 def draw_pair(
@@ -395,13 +400,16 @@ def perturb(
     """
     rows = pair.rows.copy()
     n, d = rows.shape
-    target = int(pair.index if rng.random() < 0.5 else rng.integers(n))
+    target = pair.index
+    if rng.random() >= 0.5:
+        target = int(rng.integers(n))
     change = rng.random()
     if change < 0.4:
         step = 0.2 * rng.standard_normal(d)
         rows[target] = _clip(rows[target] + _round_to_grid(step))
     elif change < 0.7:
-        rows[target] = _round_to_grid(rng.choice([-1.0, 0.0, 1.0], d))
+        place = rng.choice([-1.0, 0.0, 1.0], d)
+        rows[target] = _round_to_grid(place)
     else:
         rows[rng.integers(n)] = rows[pair.index]
     return _replace_rows(pair, rows, rng, rho)
@@ -446,7 +454,8 @@ def add_persons(pair: Pair, rng: Rng) -> Pair:
     groups = None
     if rng.random() < 0.8:
         groups = rng.integers(n, size=n)
-        groups[rng.random(n) < rng.choice([0.0, 0.5])] = groups[pair.index]
+        is_own = rng.random(n) < rng.choice([0.0, 0.5])
+        groups[is_own] = groups[pair.index]
         if pair.is_shorter:
             # No data set is without a row: there is another person.
             groups[pair.index - 1] = n
@@ -464,7 +473,8 @@ def add_missing(pair: Pair, rng: Rng) -> Pair:
     """Make entries of the rows of a pair missing, at times of the record alone."""
     is_missing = rng.random(pair.rows.shape) < rng.choice([0.2, 0.6])
     if rng.random() < 0.3:
-        is_missing[np.arange(len(is_missing)) != pair.index] = False
+        is_other = np.arange(len(is_missing)) != pair.index
+        is_missing[is_other] = False
     return replace(pair, is_missing=is_missing)
 
 

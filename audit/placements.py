@@ -108,14 +108,16 @@ def _list_rules(
     if len(positions) > 1:
         yield "nearest", partial(find_nearest, positions)
     if getattr(query, "radius", None) is not None:
-        limits = np.broadcast_to(np.ravel(query.radius), len(places))[:, None]
-        yield "radius", partial(find_shells, places, limits * SCALE)
+        limits = np.broadcast_to(np.ravel(query.radius), len(places))
+        columns = limits[:, None] * SCALE
+        yield "radius", partial(find_shells, places, columns)
     if hasattr(query, "radii") and query.label == "side_counts":
         radii = np.sort(query.radii) * SCALE
         yield "sides", partial(_find_sides, places[0], radii)
     elif hasattr(query, "radii"):
-        limits = np.broadcast_to(query.radii, (len(places), len(query.radii)))
-        yield "radius", partial(find_shells, places, limits * SCALE, is_box=is_box)
+        shape = (len(places), len(query.radii))
+        limits = np.broadcast_to(query.radii, shape) * SCALE
+        yield "radius", partial(find_shells, places, limits, is_box=is_box)
     if getattr(source, "radius", math.inf) < math.sqrt(n_features):
         limits = np.full((1, 1), source.radius * SCALE)
         yield "ball", partial(find_shells, origin, limits)
@@ -138,7 +140,8 @@ def _list_rules(
 def find_nearest(centers: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Find the number of the nearest center; ties go to the lower one."""
     differences = points[:, None] - centers[None]
-    return (differences * differences).sum(axis=2).argmin(axis=1)
+    squares = (differences * differences).sum(axis=2)
+    return squares.argmin(axis=1)
 
 
 def find_shells(
@@ -153,7 +156,8 @@ def find_shells(
     differences = (points - centers[nearest]).astype(float)
     order = np.inf if is_box else 2
     distances = np.linalg.norm(differences, ord=order, axis=1)
-    return (distances[:, None] > limits[nearest]).sum(axis=1)
+    exceeds = distances[:, None] > limits[nearest]
+    return exceeds.sum(axis=1)
 
 
 def _find_sides(
@@ -172,7 +176,10 @@ def _find_intervals(intervals: int, points: np.ndarray) -> np.ndarray:
     return np.minimum(numbers, intervals - 1)
 
 
-def _find_table_cells(edges: Sequence[np.ndarray], points: np.ndarray) -> np.ndarray:
+def _find_table_cells(
+    edges: Sequence[np.ndarray],
+    points: np.ndarray,
+) -> np.ndarray:
     columns = zip(edges, points.T, strict=True)
     cells = [np.searchsorted(inner, column, side="right") for inner, column in columns]
     return np.stack(cells, axis=1)
@@ -184,8 +191,10 @@ def _find_quadtree_cells(
     points: np.ndarray,
 ) -> np.ndarray:
     sides = [1 << LARGEST_LEVEL - level for level in levels]
-    cells = [(points + shift) // side for shift in shifts for side in sides]
-    return np.concatenate([np.empty((len(points), 0), np.int64), *cells], axis=1)
+    cells = [np.empty((len(points), 0), np.int64)]
+    for shift in shifts:
+        cells += [(points + shift) // side for side in sides]
+    return np.concatenate(cells, axis=1)
 
 
 def _find_leaves(
@@ -203,7 +212,10 @@ def _find_leaves(
     return leaves
 
 
-def _apply(function: Callable[[Points], np.ndarray], points: np.ndarray) -> np.ndarray:
+def _apply(
+    function: Callable[[Points], np.ndarray],
+    points: np.ndarray,
+) -> np.ndarray:
     return function(Points.from_grid(points))
 
 
@@ -215,8 +227,10 @@ def convert(
     """Convert grid steps of a domain to those of another one, inside of it."""
     middle, half_width = middle_and_half_width(*source)
     new_middle, new_half_width = middle_and_half_width(*target)
-    offsets = (rows / SCALE * half_width + (middle - new_middle)) / new_half_width
-    steps = np.rint(np.clip(offsets, -1.0, 1.0) * SCALE)
+    values = rows / SCALE * half_width
+    offsets = (values + (middle - new_middle)) / new_half_width
+    inside = np.clip(offsets, -1.0, 1.0)
+    steps = np.rint(inside * SCALE)
     return steps.astype(np.int64)
 
 
@@ -258,8 +272,9 @@ def _draw_end(
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Draw a position, if there is one, as often as any of the ends."""
-    chosen = positions if len(positions) and rng.random() < 0.5 else ends
-    return chosen[rng.integers(len(chosen))]
+    if len(positions) and rng.random() < 0.5:
+        ends = positions
+    return ends[rng.integers(len(ends))]
 
 
 def _differ(
@@ -280,12 +295,16 @@ def _draw_by_size(
 ) -> np.ndarray:
     """Draw a point of the cell that is chosen by the cells' numbers of records."""
     elsewhere = _draw_probes(rows.shape[1], rng)
-    probes = rng.permutation(np.concatenate([partition.positions, rows, elsewhere]))
+    probes = np.concatenate([partition.positions, rows, elsewhere])
+    probes = rng.permutation(probes)
     codes = partition.codes(np.concatenate([probes, rows]))
     _, numbers = np.unique(codes, axis=0, return_inverse=True)
     numbers = numbers.ravel()
-    sizes = np.bincount(numbers[len(probes) :], minlength=len(numbers))
-    return probes[choose(sizes[numbers[: len(probes)]])]
+    of_probes = numbers[: len(probes)]
+    of_rows = numbers[len(probes) :]
+    sizes = np.bincount(of_rows, minlength=len(numbers))
+    chosen = choose(sizes[of_probes])
+    return probes[chosen]
 
 
 #: Draw a place in the cell with most records; in one without a record, or with fewest.
@@ -301,7 +320,8 @@ def draw_at_position(
     """Draw a position, such as a center, or a place a step from it."""
     places = partition.positions if len(partition.positions) else rows
     place = places[rng.integers(len(places))]
-    return place + rng.integers(-1, 2, len(place))
+    step = rng.integers(-1, 2, len(place))
+    return place + step
 
 
 def draw_at_quantile(
@@ -310,7 +330,8 @@ def draw_at_quantile(
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Return a quantile of the records, the same in each column."""
-    return np.quantile(rows, rng.random(), axis=0).astype(np.int64)
+    place = np.quantile(rows, rng.random(), axis=0)
+    return place.astype(np.int64)
 
 
 def draw_at_record(
@@ -357,5 +378,7 @@ def draw_place(
 ) -> np.ndarray:
     """Draw a placement, and by it a place for a record among others."""
     placements = list(PLACEMENTS)
-    placement = placements[rng.choice(len(placements), p=list(PLACEMENTS.values()))]
-    return np.clip(placement(rows, partition, rng), -SCALE, SCALE)
+    shares = list(PLACEMENTS.values())
+    number = rng.choice(len(placements), p=shares)
+    place = placements[number](rows, partition, rng)
+    return np.clip(place, -SCALE, SCALE)

@@ -366,7 +366,8 @@ def replay_pairs(
         replays.append(replace(result, partitions=(), draws=()))
         _add_costs(result, pair, tightness, findings)
         _add_overspending(result, configuration, pair, findings)
-        if pair.name not in worst or result.ratio > worst[pair.name][-1].ratio:
+        known = worst.get(pair.name)
+        if known is None or result.ratio > known[-1].ratio:
             worst[pair.name] = (configuration, pair, number, result)
 
     sizes = SIZES.get(adjacency, SMALL_SIZES)

@@ -95,8 +95,9 @@ def run_law_tests(
     ) -> None:
         size = min(one.shape[1], another.shape[1])
         if size and len(one) == len(another):
-            sides = (one[:, :size].ravel(), another[:, :size].ravel())
-            compared[label].append(sides)
+            left = one[:, :size].ravel()
+            right = another[:, :size].ravel()
+            compared[label].append((left, right))
 
     for draws in runs:
         releases: list[LabeledResiduals] = []
@@ -109,13 +110,15 @@ def run_law_tests(
             compare(entries, uniforms[:, ::2], uniforms[:, 1::2])
             # Sorted rows are additive noise too, but not in the order of the values.
             is_additive = isinstance(draw.mechanism, Gaussian | Laplace)
-            if not (is_additive and isinstance(draw.output, np.ndarray)):
+            is_array = isinstance(draw.output, np.ndarray)
+            if not (is_additive and is_array):
                 continue
             if draw.output.dtype.kind != "i":
                 off_grid[label] += draw.output.size
             scale = draw.mechanism.scale * np.min(draw.sensitivity.unit)
             if uniforms.shape[1] >= MIN_WORDS and scale >= MIN_SPREAD:
-                noise = draw.output - draw.values / draw.sensitivity.resolution
+                exact = draw.values / draw.sensitivity.resolution
+                noise = draw.output - exact
                 key = f"{label} {draw.key}"
                 noises[key] += [row.tobytes() for row in noise]
         for (label, one), (other_label, another) in _pair_releases(releases):
@@ -171,7 +174,9 @@ def _test_law(
 
     scores = _score(uniforms)
     squares = float(scores @ scores)
-    tail = min(stats.chi2.cdf(squares, n), stats.chi2.sf(squares, n))
+    below = stats.chi2.cdf(squares, n)
+    above = stats.chi2.sf(squares, n)
+    tail = min(below, above)
     p_value = 2 * float(min(shape, 2 * tail))
     return LawTest(label, "law", n, min(1.0, p_value))
 
