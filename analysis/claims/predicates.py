@@ -221,8 +221,8 @@ def ordering(
 
     The value is the ratio of the two means, of better over worse with
     `higher_is_better`. Where a mean is not above zero, as silhouettes are not, it is
-    one plus the difference as a share of the right mean. A `strict` claim has no margin
-    and needs a value below one.
+    one plus the difference as a share of the larger mean in size. A `strict` claim has
+    no margin and needs a value below one.
     """
     return _decide_order(find_comparisons(study, check, context), check)
 
@@ -277,7 +277,8 @@ def _decide_order(
     sign = -1.0 if check.get("higher_is_better") else 1.0
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = (left / right) ** sign
-        shifted = 1 + sign * (left - right) / np.abs(right)
+        larger = np.maximum(np.abs(left), np.abs(right))
+        shifted = 1 + sign * (left - right) / larger
     is_positive = ((left > 0) & (right > 0)).all(axis=0)
     values = np.where(is_positive, ratio, shifted)
     values = np.where(left == right, 1.0, values)

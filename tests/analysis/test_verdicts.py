@@ -265,6 +265,18 @@ def ablation_study(levels, *, seeds=20):
     return Study(join_cells(parts))
 
 
+@pytest.mark.parametrize("left, right, verdict", [(2, 0, NOT_REPRODUCED), (0, 2, HOLDS)])
+def test_a_mean_of_zero_is_compared_by_the_larger_mean(left, right, verdict):
+    rows = rows_of(lambda *cell: 0.0)
+    is_left = rows["method"] == "fastlloyd_published"
+    rows["nicv"] = np.where(is_left, left, right) * rows["nicv"]
+    finding = evaluate_check(FIGURE2, Study(rows))
+    assert finding.verdict == verdict
+    expected = 2.0 if left else 0.0
+    ratios = finding.evidence[["ratio", "low", "high"]].to_numpy()
+    assert ratios == pytest.approx(np.full(ratios.shape, expected))
+
+
 # On the high set folding is a little better, on the low one much worse: the two averages disagree.
 DISAGREEING = {"high": (100.0, 90.0, 95.0), "low": (1.0, 1.9, 1.0)}
 AGREEING = {"high": (100.0, 90.0, 95.0), "low": (1.0, 0.8, 1.0)}
@@ -694,7 +706,7 @@ def test_verdicts_of_all_claims():
     assert len(paper_verdicts) == 55
     table = verdicts.overview(paper_verdicts).set_index("id")
     counts = verdicts.count_verdicts(table)
-    assert list(counts["paper"].values()) == [0, 24, 2, 2, 5, 4, 2]
+    assert list(counts["paper"].values()) == [0, 25, 2, 2, 4, 4, 2]
     assert list(counts["code"].values()) == [10, 1, 0, 0, 0, 0, 5]
     assert table["numbers"].str.len().min() > 0
     # Three data sets of ten have rows, so a claim on all ten is partial.
