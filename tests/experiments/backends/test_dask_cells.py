@@ -257,7 +257,8 @@ def test_two_killed_workers_change_no_row(misbehaving_cell, tmp_path):
 def test_a_paper_on_a_cluster_has_the_rows_of_a_serial_run(tmp_path):
     rows = {}
     for name, words in {"serial": ["backend=serial"], "dask": ["backend=dask", "jobs=2"]}.items():
-        given = ["paper=dpm", "profile=smoke", "sweeps=[table]", "tracking=none"]
+        sweeps = "sweeps=[initialization,iterations]"
+        given = ["paper=fastlloyd", "profile=smoke", sweeps, "tracking=none"]
         assert main(["run", *given, *words, f"results={tmp_path / name}"]) == 0
         store = Store(tmp_path / name)
         keys = sorted(store.keys())
