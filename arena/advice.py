@@ -81,7 +81,8 @@ def fit_tree(matrix: pd.DataFrame) -> list[dict[str, Any]]:
     for number, bounds in list_leaves(tree).items():
         inside = logs[leaf == number]
         low, high = np.exp(np.quantile(inside, QUANTILES, axis=0))
-        costs = zip(np.exp(inside.mean(axis=0)), low, high, strict=True)
+        means = np.exp(inside.mean(axis=0))
+        costs = zip(means, low, high, strict=True)
         rounded = [[float(f"{value:.4g}") for value in cost] for cost in costs]
         leaves.append(
             {
@@ -144,7 +145,7 @@ def evaluate_advice(matrix: pd.DataFrame) -> dict[str, list[float]]:
             for name, method in (("advice", advised), (ALWAYS, ALWAYS)):
                 regrets[name].append(costs[method] / costs.min() - 1)
     return {
-        name: [round(float(value), 4) for value in np.quantile(values, [0.5, 0.9])]
+        name: np.quantile(values, [0.5, 0.9]).round(4).tolist()
         for name, values in regrets.items()
     }
 

@@ -19,7 +19,12 @@ from pkm.experiments.console.console import make_main
 from pkm.methods import load_method
 
 #: Of the data, all required.
-NUMBERS = {"n": at_least(1), "d": at_least(1), "k": at_least(1), "epsilon": EPSILON}
+NUMBERS = {
+    "n": at_least(1),
+    "d": at_least(1),
+    "k": at_least(1),
+    "epsilon": EPSILON,
+}
 BOUNDS = one_of("tight", "wide")
 UNITS = one_of("row", "person")
 #: How many times as wide as declared the bounds of the suite's sweep `wide` are.

@@ -241,12 +241,13 @@ def format_table(
 ) -> list[str]:
     """Format lines of entries as a Markdown table."""
     label = "label" if "label" in table else "label_y"
-    heads = ["entry", *(name.replace("_", " ") for name in (*numbers, *texts))]
+    heads = [name.replace("_", " ") for name in ("entry", *numbers, *texts)]
     rules = ["---", *["---:"] * len(numbers), *["---"] * len(texts)]
     lines = [heads, rules]
     for line in table.to_dict("records"):
         values = [format_number(line[name]) for name in numbers]
-        lines.append([line[label], *values, *(str(line[name]) for name in texts)])
+        values += [str(line[name]) for name in texts]
+        lines.append([line[label], *values])
     return [f"| {' | '.join(cells)} |" for cells in lines]
 
 

@@ -148,7 +148,8 @@ def list_caches() -> list[Path]:
 
 def prepend(folder: Path, variable: str) -> None:
     """Let a path of the environment begin with a folder."""
-    folders = [str(folder), *filter(None, [os.environ.get(variable)])]
+    before = os.environ.get(variable)
+    folders = [str(folder)] + ([before] if before else [])
     os.environ[variable] = os.pathsep.join(folders)
 
 

@@ -84,7 +84,8 @@ def read_jobs(options: Mapping[str, str]) -> int:
     """Read the number of worker processes, two by default."""
     jobs = options.get("jobs", "2")
     rule = at_least(1)
-    require(jobs.isdigit() and rule.holds(int(jobs)), "jobs", jobs, rule.text)
+    is_allowed = jobs.isdigit() and rule.holds(int(jobs))
+    require(is_allowed, "jobs", jobs, rule.text)
     return int(jobs)
 
 

@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, or 2 if there is no audit to write about.
     """
-    path, folder = map(Path, sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    path, folder = map(Path, words)
     try:
         audits = list(read(path).values())
         if not audits:
@@ -61,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     drawn = draw_audit([_keep_worst_query(audit) for audit in audits])
     digest = plot.digest(read_spec(), "bench")
-    picture = plot.save(plot.plot(drawn.drawing), "png", digest)
+    figure = plot.plot(drawn.drawing)
+    picture = plot.save(figure, "png", digest)
     atomic_write(folder / "figures" / "audit.png", picture)
     page = TEXT.format(
         counts=_format_counts(audits),
@@ -97,16 +99,19 @@ def _format_findings(audits: Sequence[Audit]) -> str:
     ]
     if not items:
         return f"No finding in {count_text([len(audits)], 'variants')}."
-    return "Findings, with the registered [flaws](glossary.md#flaw):\n\n" + "\n".join(
-        items
-    )
+    heading = "Findings, with the registered [flaws](glossary.md#flaw):"
+    return "\n".join([heading, "", *items])
 
 
 def _format_table(formatted: pd.DataFrame) -> str:
     """Write the table in Markdown, without what the caption says."""
-    formatted = formatted.drop(columns=["adjacency", "residuals", "pairs", "runs"])
-    lines = [list(formatted.columns), ["---"] * formatted.shape[1]]
-    lines += formatted.astype(str).to_numpy().tolist()
+    in_caption = ["adjacency", "residuals", "pairs", "runs"]
+    formatted = formatted.drop(columns=in_caption)
+    lines = [
+        list(formatted.columns),
+        ["---"] * formatted.shape[1],
+        *formatted.astype(str).to_numpy().tolist(),
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

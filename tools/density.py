@@ -229,7 +229,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(bool(violations))
 
     names = {path.relative_to(ROOT).parts[0] for path in list_files("*/*.py")}
-    files = {name: list_python_files(name) for name in options.folders or sorted(names)}
+    folders = options.folders or sorted(names)
+    files = {name: list_python_files(name) for name in folders}
     code = [path for name in files if name != "tests" for path in files[name]]
     groups = {name_path(path): [path] for path in code} if options.files else files
     rows = {name: summarize(paths) for name, paths in groups.items()}

@@ -43,7 +43,8 @@ def list_files(pattern: str) -> list[Path]:
         check=True,
         text=True,
     )
-    paths = [ROOT / name for name in sorted(listing.stdout.splitlines())]
+    names = sorted(listing.stdout.splitlines())
+    paths = [ROOT / name for name in names]
     return [path for path in paths if path.is_file() and not path.is_symlink()]
 
 
@@ -55,7 +56,9 @@ def read_modules() -> dict[str, Path]:
         if folder in ("tests", "tools"):
             continue
         # The top-level folders are linked into the package's own.
-        parts = [PACKAGE, *([] if folder == PACKAGE else [folder]), *names]
+        parts = [folder, *names]
+        if folder != PACKAGE:
+            parts.insert(0, PACKAGE)
         if parts[-1] == "__init__":
             parts.pop()
         modules[".".join(parts)] = path
@@ -70,8 +73,9 @@ def read_imports() -> list[Import]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for name, in_function in find_imported_names(tree):
             # The name is a module, or something that a module defines.
-            candidates = (name, name.rpartition(".")[0])
-            target = next((other for other in candidates if other in modules), source)
+            owner = name.rpartition(".")[0]
+            candidates = [other for other in (name, owner) if other in modules]
+            target = candidates[0] if candidates else source
             if target != source:
                 imports.append(Import(source, target, in_function))
     return imports
@@ -98,8 +102,9 @@ def make_graph(imports: Sequence[Import]) -> Graph:
     so every import of such a name inside the package would be a cycle.
     """
     modules = read_modules()
-    packages = {name for name, path in modules.items() if path.stem == "__init__"}
-    graph: Graph = {name: set() for name in modules if name not in packages}
+    graph: Graph = {
+        name: set() for name, path in modules.items() if path.stem != "__init__"
+    }
     for item in imports:
         if item.source in graph and item.target in graph:
             graph[item.source].add(item.target)

@@ -24,7 +24,12 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+def on_page_content(
+    html: str,
+    page: Any,
+    config: Any,
+    files: Any,
+) -> str:
     """Mark the tables of the leaderboard."""
     if page.file.src_path != PAGE:
         return html

@@ -48,11 +48,15 @@ def write_counts(claims: pd.DataFrame) -> str:
     for report, rows in claims.groupby("report"):
         counts = count_verdicts(rows)
         numbers = counts["paper"].values()
-        lines.append([report, sum(numbers), *numbers, sum(counts["code"].values())])
+        of_code = sum(counts["code"].values())
+        lines.append([report, sum(numbers), *numbers, of_code])
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
-def list_flips(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
+def list_flips(
+    a: Mapping[str, str],
+    b: Mapping[str, str],
+) -> list[str]:
     """List the claims with two unlike verdicts, both of them decided.
 
     Examples
@@ -62,11 +66,12 @@ def list_flips(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
     >>> list_flips({"p/x": "holds"}, {"p/x": "inconclusive"})
     []
     """
-    return [
-        f"{name}: {a[name]} -> {b[name]}"
-        for name in a
-        if name in b and a[name] != b[name] and not {a[name], b[name]} & UNDECIDED
-    ]
+    flips = []
+    for name in a:
+        pair = {a[name], b.get(name, a[name])}
+        if len(pair) > 1 and not pair & UNDECIDED:
+            flips.append(f"{name}: {a[name]} -> {b[name]}")
+    return flips
 
 
 def main(argv: Sequence[str]) -> int:
@@ -77,7 +82,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     a, b = (claims["verdict"].to_dict() for claims in (a, *others))
     flips = list_flips(a, b)
-    print(f"{len(flips)} of {len(a.keys() & b.keys())} claims flip")
+    n_shared = len(a.keys() & b.keys())
+    print(f"{len(flips)} of {n_shared} claims flip")
     print(*flips, sep="\n", end="\n" if flips else "")
     return int(bool(flips))
 

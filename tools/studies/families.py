@@ -55,12 +55,20 @@ def blobs(
     return means + spread * noise
 
 
-def even(n_points: int, n_clusters: int) -> np.ndarray:
+def even(
+    n_points: int,
+    n_clusters: int,
+) -> np.ndarray:
     """Return the sizes of clusters that are equally large."""
     return np.full(n_clusters, n_points // n_clusters)
 
 
-def widen(rng: Generator, points: np.ndarray, factor: float, n_clusters: int) -> Data:
+def widen(
+    rng: Generator,
+    points: np.ndarray,
+    factor: float,
+    n_clusters: int,
+) -> Data:
     """Give points public bounds that are wider than their range by a factor."""
     lower = points.min(axis=0)
     upper = points.max(axis=0)
@@ -74,28 +82,39 @@ def widen(rng: Generator, points: np.ndarray, factor: float, n_clusters: int) ->
     return Data(points, bounds, n_clusters)
 
 
-def plain(rng: Generator, factor: float) -> Data:
+def plain(
+    rng: Generator,
+    factor: float,
+) -> Data:
     """Draw ten clusters in two to sixteen columns, 5,000 records."""
-    d = int(rng.choice([2, 3, 5, 8, 16]))
+    d = rng.choice([2, 3, 5, 8, 16])
     sizes = even(5000, 10)
     points = blobs(rng, sizes, d, spread=0.1)
     return widen(rng, points, factor, 10)
 
 
-def any_shape(rng: Generator, least_columns: int, most_columns: int) -> Data:
+def any_shape(
+    rng: Generator,
+    least_columns: int,
+    most_columns: int,
+) -> Data:
     """Draw columns, clusters, records, sizes, spread and bounds; no heavy tails."""
     d = int(rng.integers(least_columns, most_columns + 1))
     k = int(rng.choice([3, 10, 30]))
     n = int(10 ** rng.uniform(2.8, 4.7))
     shares = rng.dirichlet(np.full(k, 3.0))
-    sizes = np.maximum((n * shares).astype(int), 1)
-    spread = float(rng.choice([0.02, 0.05, 0.1, 0.2]))
+    sizes = (n * shares).astype(int)
+    sizes = np.maximum(sizes, 1)
+    spread = rng.choice([0.02, 0.05, 0.1, 0.2])
     points = blobs(rng, sizes, d, spread=spread)
-    factor = float(rng.choice([1.1, 3.0, 30.0]))
+    factor = rng.choice([1.1, 3.0, 30.0])
     return widen(rng, points, factor, k)
 
 
-def wide(rng: Generator, d: int) -> Data:
+def wide(
+    rng: Generator,
+    d: int,
+) -> Data:
     """Draw few columns and records, with bounds 100 to 10,000 times too wide."""
     k = int(rng.integers(3, 9))
     n = int(k * rng.integers(150, 900))
@@ -111,7 +130,8 @@ def far_clusters(rng: Generator) -> Data:
     n = int(rng.choice([20_000, 60_000]))
     sizes = even(int(0.97 * n), 4)
     main = blobs(rng, sizes, d, spread=0.1)
-    far = blobs(rng, even(int(0.03 * n), 3), d, spread=0.1, width=10.0)
+    few = even(int(0.03 * n), 3)
+    far = blobs(rng, few, d, spread=0.1, width=10.0)
     points = np.concatenate([main, far])
     return widen(rng, points, 1.1, 7)
 
@@ -163,7 +183,7 @@ def starved(rng: Generator) -> Data:
 
 def wide_columns(rng: Generator) -> Data:
     """Draw 1,500 records in many columns, with bounds 100 to 10,000 times too wide."""
-    d = int(rng.choice([16, 32, 64]))
+    d = rng.choice([16, 32, 64])
     factor = float(10 ** rng.uniform(2, 4))
     sizes = even(1500, 5)
     points = blobs(rng, sizes, d, spread=0.2)
@@ -177,7 +197,8 @@ def two_groups(rng: Generator) -> Data:
     main = blobs(rng, sizes, d)
     direction = rng.standard_normal(d)
     direction *= 30 / np.linalg.norm(direction)
-    groups = np.repeat([direction, -direction], 100, axis=0)
+    both_sides = [direction, -direction]
+    groups = np.repeat(both_sides, 100, axis=0)
     noise = rng.standard_normal(groups.shape)
     groups += 0.05 * noise
     points = np.concatenate([main, groups])
@@ -193,7 +214,7 @@ def anything(rng: Generator) -> Data:
     shares = rng.dirichlet(np.full(k, evenness))
     sizes = (n * shares).astype(int)
     sizes = np.maximum(sizes, 1)
-    spread = float(rng.choice([0.05, 0.1, 0.3]))
+    spread = rng.choice([0.05, 0.1, 0.3])
     points = blobs(rng, sizes, d, spread=spread)
     shape = rng.choice(SHAPES)
     if shape == "stretched":
@@ -235,7 +256,10 @@ def published(name: str) -> Data:
     return Data(dataset.points, dataset.domain, dataset.n_clusters)
 
 
-def cost(points: np.ndarray, centers: np.ndarray) -> float:
+def cost(
+    points: np.ndarray,
+    centers: np.ndarray,
+) -> float:
     """Compute the sum of squared distances to the nearest center."""
     total = 0.0
     n_blocks = max(1, len(points) // 4096)
@@ -259,8 +283,10 @@ def largest_missed(
     labels = reference.labels_
     sizes = np.bincount(labels, minlength=len(own))
     squares = np.square(points - own[labels]).sum(axis=1)
-    deviations = np.sqrt(np.bincount(labels, squares, len(own)) / sizes)
-    distances = np.sort(cdist(own, own), axis=1)[:, 1]
+    inertias = np.bincount(labels, squares, len(own))
+    deviations = np.sqrt(inertias / sizes)
+    between = np.sort(cdist(own, own), axis=1)
+    distances = between[:, 1]
     nearest = cdist(own, centers).min(axis=1)
     is_apart = distances > 8 * deviations
     is_far = nearest >= distances / 2
@@ -278,9 +304,11 @@ def measure(
     """Yield costs of fits, and of the mean, over that of the best of five k-means."""
     for number in numbers:
         rng = np.random.default_rng([number, *family.encode()])
-        data = FAMILIES[family](rng) if family in FAMILIES else published(family)
+        draw = FAMILIES.get(family)
+        data = draw(rng) if draw else published(family)
         points = data.points
-        reference = KMeans(data.n_clusters, n_init=5, random_state=0).fit(points)
+        reference = KMeans(data.n_clusters, n_init=5, random_state=0)
+        reference.fit(points)
         best_cost = cost(points, reference.cluster_centers_)
         mean = points.mean(axis=0, keepdims=True)
         mean_ratio = cost(points, mean) / best_cost
@@ -330,8 +358,12 @@ def replaced_constant(assignment: str) -> Iterator[None]:
 
 def summarize(rows: pd.DataFrame) -> pd.DataFrame:
     """Summarize the logarithms of ratios over the seeds of each data set."""
-    logs = rows.assign(ratio=np.log(rows["ratio"]), mean=np.log(rows["mean"]))
-    sets = logs.groupby(["ablation", "family", "set", "epsilon"], sort=False)
+    logs = rows.assign(
+        ratio=np.log(rows["ratio"]),
+        mean=np.log(rows["mean"]),
+    )
+    keys = ["ablation", "family", "set", "epsilon"]
+    sets = logs.groupby(keys, sort=False)
     return pd.DataFrame(
         {
             "median": sets["ratio"].median(),
@@ -344,9 +376,12 @@ def summarize(rows: pd.DataFrame) -> pd.DataFrame:
 def compare(sets: pd.DataFrame) -> pd.DataFrame:
     """Compare costs of ablations with those of the constants in use."""
     medians = sets["median"].unstack("ablation", sort=False)
-    changes = medians.drop(columns="").sub(medians[""], axis=0)
-    by_epsilon = np.exp(changes.groupby("epsilon").mean()).T
-    by_family = np.exp(changes.groupby("family").mean())
+    others = medians.drop(columns="")
+    changes = others.sub(medians[""], axis=0)
+    by_epsilon = changes.groupby("epsilon").mean()
+    by_epsilon = np.exp(by_epsilon).T
+    by_family = changes.groupby("family").mean()
+    by_family = np.exp(by_family)
     return by_epsilon.assign(
         mean=np.exp(changes.mean()),
         best_family=by_family.min(),
@@ -364,32 +399,43 @@ def main() -> None:
         default=list(FAMILIES),
         help="families, or data sets of the registry",
     )
-    parser.add_argument("--sets", type=int, default=5, help="data sets of a family")
-    parser.add_argument("--seeds", type=int, default=5, help="fits of a data set")
-    parser.add_argument("--epsilon", type=float, nargs="+", default=EPSILONS)
-    parser.add_argument("--first", type=int, default=0, help="number of the first set")
+    numbers = {
+        "--sets": (5, "data sets of a family"),
+        "--seeds": (5, "fits of a data set"),
+        "--first": (0, "number of the first set"),
+    }
+    for name, (default, text) in numbers.items():
+        parser.add_argument(name, type=int, default=default, help=text)
     parser.add_argument(
-        "--ablate", action="append", default=[], help="a constant's other value"
+        "--epsilon",
+        type=float,
+        nargs="+",
+        default=EPSILONS,
+    )
+    parser.add_argument(
+        "--ablate",
+        action="append",
+        default=[],
+        help="a constant's other value",
     )
     parser.add_argument("--rows", help="write all ratios to this CSV file")
     options = parser.parse_args()
     # Seeds make a table repeatable. The points are generated: they need no privacy.
     warnings.simplefilter("ignore", RepeatableNoiseWarning)
-    numbers = range(options.first, options.first + options.sets)
+    chosen = range(options.first, options.first + options.sets)
+    settings = options.epsilon, options.seeds, options.ablate
     rows = pd.DataFrame(
-        row
-        for family in options.families
-        for row in measure(
-            family, numbers, options.epsilon, options.seeds, options.ablate
-        )
+        row for family in options.families for row in measure(family, chosen, *settings)
     )
     if options.rows:
         rows.to_csv(options.rows, index=False)
     sets = summarize(rows)
     in_use = sets.loc[""].groupby(["family", "epsilon"], sort=False)
-    print(np.exp(in_use.mean()).unstack("epsilon").round(3).to_string())
+    means = np.exp(in_use.mean()).unstack("epsilon")
+    print(means.round(3).to_string())
     if options.ablate:
-        print(compare(sets).round(3).to_string())
+        ablated = compare(sets)
+        print(ablated.round(3).to_string())
 
 
 if __name__ == "__main__":

@@ -63,22 +63,33 @@ def read_table(folder: Path, table: dict) -> Data:
     if digest != table["sha256"]:
         raise ValueError(f"{path} has the checksum {digest}, not {table['sha256']}")
     if path.suffix == ".jpg":
-        points = load_sample_image(path.name).reshape(-1, 3).astype(float)
+        image = load_sample_image(path.name)
+        points = image.reshape(-1, 3).astype(float)
     else:
-        frame = pd.read_csv(path, usecols=list(table["columns"]))
-        points = frame[list(table["columns"])].dropna().to_numpy(float)
-    bounds = np.array(list(table["columns"].values()), float).T
-    return Data(points.clip(*bounds), bounds, table["n_clusters"])
+        names = list(table["columns"])
+        frame = pd.read_csv(path, usecols=names)
+        points = frame[names].dropna().to_numpy(float)
+    limits = list(table["columns"].values())
+    bounds = np.array(limits, float).T
+    inside = points.clip(*bounds)
+    return Data(inside, bounds, table["n_clusters"])
 
 
-def measure(name: str, data: Data, methods: list[str]) -> Iterator[dict]:
+def measure(
+    name: str,
+    data: Data,
+    methods: list[str],
+) -> Iterator[dict]:
     """Yield costs of fits, and of the mean, over that of the best of ten k-means."""
     # Columns have different units: each is scaled by its public bounds.
     lower, upper = data.bounds
-    points = (data.points - (lower + upper) / 2) / (upper - lower) * 2
-    reference = KMeans(data.n_clusters, n_init=10, random_state=0).fit(points)
+    centered = data.points - (lower + upper) / 2
+    points = centered / (upper - lower) * 2
+    reference = KMeans(data.n_clusters, n_init=10, random_state=0)
+    reference.fit(points)
     best_cost = cost(points, reference.cluster_centers_)
-    mean_ratio = cost(points, points.mean(axis=0, keepdims=True)) / best_cost
+    mean = points.mean(axis=0, keepdims=True)
+    mean_ratio = cost(points, mean) / best_cost
     for method, epsilon in itertools.product(methods, SETTINGS["epsilons"]):
         seeds = SETTINGS["seeds" if method == "synopsis" else "other_seeds"]
         for seed in range(seeds):
@@ -89,6 +100,7 @@ def measure(name: str, data: Data, methods: list[str]) -> Iterator[dict]:
                 bounds=(-1, 1),
                 random_state=seed,
             )
+            centers = model.fit(points).cluster_centers_
             yield {
                 "set": name,
                 "n": len(points),
@@ -97,7 +109,7 @@ def measure(name: str, data: Data, methods: list[str]) -> Iterator[dict]:
                 "method": method,
                 "epsilon": epsilon,
                 "seed": seed,
-                "ratio": cost(points, model.fit(points).cluster_centers_) / best_cost,
+                "ratio": cost(points, centers) / best_cost,
                 "mean": mean_ratio,
             }
 
@@ -105,13 +117,15 @@ def measure(name: str, data: Data, methods: list[str]) -> Iterator[dict]:
 def measure_tables(folder: Path) -> Iterator[dict]:
     """Measure all methods on all tables."""
     for name, table in SETTINGS["tables"].items():
-        yield from measure(name, read_table(folder, table), list(METHODS))
+        data = read_table(folder, table)
+        yield from measure(name, data, list(METHODS))
 
 
 def measure_generated() -> Iterator[dict]:
     """Measure the synopsis and methods with a zoom on sets of the family `anything`."""
     for number in range(SETTINGS["generated"]):
-        rng = np.random.default_rng([SETTINGS["first_generated"] + number])
+        seed = SETTINGS["first_generated"] + number
+        rng = np.random.default_rng([seed])
         data = FAMILIES["anything"](rng)
         # Bounds of generated sets are cubes, which keep their shape.
         yield from measure(f"{number}", data, ["synopsis", *COMPARED_ON_GENERATED])
@@ -119,8 +133,10 @@ def measure_generated() -> Iterator[dict]:
 
 def summarize(rows: pd.DataFrame) -> None:
     """Print means of medians over sets, ranks, and quantiles over seeds."""
-    medians = rows.groupby(["method", "epsilon", "set"])["ratio"].median()
-    logs = np.log(medians).groupby(["method", "epsilon"])
+    setting = ["method", "epsilon"]
+    cells = rows.groupby([*setting, "set"])
+    medians = cells["ratio"].median()
+    logs = np.log(medians).groupby(setting)
     means = np.exp(logs.mean()).unstack()
     print("geometric mean of medians")
     print(means.round(3).to_string())
