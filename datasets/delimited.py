@@ -6,11 +6,11 @@ import io
 import itertools
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,6 +33,8 @@ AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 #: Digits on both sides of a comma.
 PAIR = re.compile(r"\d+,\d+")
+#: A column: its name or, if columns have no names, its number from 0.
+Column = str | int
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,11 @@ def _rate(sample: list[str], choice: Format) -> tuple[float, float, bool, bool]:
     return numeric_share, equal_share, without_header, several
 
 
-def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
+def read(
+    path: Path,
+    decimal: str | None = None,
+    ids: Column | None = None,
+) -> "tuple[DataFrame, str]":
     """Read a text file, gzipped if its name ends in ``.gz``.
 
     Parameters
@@ -140,6 +146,8 @@ def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
     path : Path
     decimal : {"point", "comma"}, optional
         The decimal mark; by default it is guessed.
+    ids : str or int, optional
+        A column that stays text: by its type one id would change what others are.
 
     Returns
     -------
@@ -169,6 +177,8 @@ def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
     if decimal is None and not has_header:
         _check_pairs(sample, file_format)
     _check_first_line(first, has_header, file_format)
+    names = first if has_header else list(range(len(first)))
+    texts = find_columns(names, [] if ids is None else [ids])
     is_blank = file_format.separator == BLANKS
     n_leading_blanks = len(list(itertools.takewhile(str.isspace, sample)))
     try:
@@ -178,7 +188,8 @@ def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
                 sep=r"\s+" if is_blank else file_format.separator,
                 decimal=file_format.decimal,
                 header=0 if has_header else None,
-                names=None if has_header else range(len(first)),
+                names=None if has_header else names,
+                dtype=dict.fromkeys(texts, "str"),
                 skiprows=n_leading_blanks if has_header else 0,
                 skipinitialspace=True,
                 na_values=MISSING,
@@ -190,10 +201,33 @@ def read(path: Path, decimal: str | None = None) -> "tuple[DataFrame, str]":
             "a quotation mark has no second one, or a number is too long"
         ) from None
     # pandas leaves numbers as texts if one has more digits than 64 bits hold.
-    for name in rows.select_dtypes("str"):
+    for name in rows.select_dtypes("str").columns.difference(texts):
         if all(map(file_format.is_number, rows[name].dropna())):
             rows[name] = rows[name].str.replace(file_format.decimal, ".").astype(float)
     return rows, _describe(file_format, len(first), has_header)
+
+
+def find_columns(
+    names: Sequence[Column],
+    columns: Iterable[Column],
+) -> list[Column]:
+    """Find columns by name, or by number where no name is that number.
+
+    Those that are not there are left out.
+
+    Examples
+    --------
+    >>> find_columns(["height", "width"], ["width", 0, "depth"])
+    ['width', 'height']
+    """
+    by_text = {str(name): name for name in names}
+    found = []
+    for column in columns:
+        if str(column) in by_text:
+            found.append(by_text[str(column)])
+        elif isinstance(column, int) and 0 <= column < len(names):
+            found.append(names[column])
+    return found
 
 
 def read_texts(
@@ -202,6 +236,9 @@ def read_texts(
     block_rows: int,
 ) -> "Iterator[DataFrame]":
     """Read blocks of rows of texts, below a first line of names.
+
+    Every line is a row, which is read by itself: a quotation mark that has no second
+    one ends with its line. An error would tell that a line is there.
 
     Parameters
     ----------
@@ -214,17 +251,19 @@ def read_texts(
     Yields
     ------
     DataFrame
-        A line of another length than the first is a row of nulls.
+        A line of another length than the first is a row of nulls. Bytes that are not
+        UTF-8 are written as escapes.
 
     Raises
     ------
     ValueError
-        If the file is damaged, or not UTF-8.
+        If the file is damaged, or its first line is not UTF-8.
     """
     import pandas as pd
 
-    with _refuse_damaged(), _open(path) as stream:
-        header = stream.readline()
+    opener = _choose_opener(path)
+    with _refuse_damaged(), opener(path, "rb") as stream:
+        header = stream.readline().decode("utf-8-sig")
         formats = [Format(separator, ".") for separator in SEPARATORS]
         known = set(columns)
 
@@ -234,11 +273,20 @@ def read_texts(
         choice = max(formats, key=lambda each: len(known & {*split_header(each)}))
         names = split_header(choice)
         nulls = [None] * len(names)
-        lines = choice.split(stream)
-        while rows := list(itertools.islice(lines, block_rows)):
+        while lines := list(itertools.islice(stream, block_rows)):
+            rows = (_split_line(line, choice) for line in lines)
             cells = [row if len(row) == len(names) else nulls for row in rows]
             block = pd.DataFrame(cells, columns=names, dtype=object)
             yield block.where(block != "", None)
+
+
+def _split_line(line: bytes, file_format: Format) -> list[str]:
+    """Split a line by itself; one that cannot be read, or is blank, has no fields."""
+    text = line.decode("utf-8", "backslashreplace")
+    try:
+        return next(file_format.split([text]), [])
+    except csv.Error:
+        return []
 
 
 @contextmanager
@@ -262,8 +310,12 @@ def _describe(file_format: Format, n_columns: int, has_header: bool) -> str:
     return f"{separator if n_columns > 1 else ''}decimal {mark}, {header}"
 
 
+def _choose_opener(path: Path) -> Callable[..., Any]:
+    return gzip.open if path.suffix.lower() == ".gz" else open
+
+
 def _open(path: Path) -> io.TextIOBase:
-    opener = gzip.open if path.suffix.lower() == ".gz" else open
+    opener = _choose_opener(path)
     return opener(path, "rt", newline="", encoding="utf-8-sig")
 
 

@@ -260,7 +260,8 @@ def read_cell(
         # All nulls but None differ from themselves.
         is_null = cell is None or cell != cell
         return math.nan if is_null else float(read(cell))
-    except (ArithmeticError, TypeError, ValueError):
+    # The last is of a time of pandas that is beyond the year 9999.
+    except (ArithmeticError, TypeError, ValueError, NotImplementedError):
         return math.nan
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from pkm.datasets import delimited
 from pkm.datasets.dataset import check_table, encode_classes
-from pkm.datasets.delimited import DECIMALS
+from pkm.datasets.delimited import DECIMALS, Column
 from pkm.datasets.sources import DataUnavailable
 from pkm.files import keyed_digest
 from pkm.names import suggestion
@@ -36,9 +36,6 @@ IDENTIFIER = re.compile(
 #: Types that pandas infers for columns of booleans with NaN, or of integers beyond 64
 #: bits.
 OBJECTS_AS_NUMBERS = ("boolean", "integer", "mixed-integer-float")
-
-#: A column: its name or, if columns have no names, its number from 0.
-Column = str | int
 
 
 class Table(NamedTuple):
@@ -91,7 +88,8 @@ def read(
     decimal : {"point", "comma"}, optional
         Decimal mark of a text file. Default: it is found out.
     groups : str or int, optional
-        Column or array of the person, as of `label`: integers or texts.
+        Column or array of the person, as of `label`: integers or texts. Those of a text
+        file are texts: 1 and 01 are two persons.
     missing : str, optional
         How a method treats missing values; rows with some are kept for it.
 
@@ -118,7 +116,7 @@ def read(
         )
     try:
         if suffix in TEXT:
-            content, layout = delimited.read(files[0], decimal)
+            content, layout = delimited.read(files[0], decimal, groups)
         else:
             content, layout = _read_content(files, suffix), ""
     # Arrow's errors of damaged files are ValueErrors.
@@ -218,7 +216,8 @@ def _read_content(files: Sequence[Path], suffix: str) -> Any:
 def _read_parquet(files: Sequence[Path]) -> "DataFrame":
     import pandas as pd
 
-    tables = [pd.read_parquet(file) for file in files]
+    # Types are those of the files, whatever is null.
+    tables = [pd.read_parquet(file, dtype_backend="numpy_nullable") for file in files]
     for file, table in zip(files, tables, strict=True):
         if not table.dtypes.equals(tables[0].dtypes):
             raise ValueError(f"{file} has other columns or types than {files[0]}")
@@ -279,12 +278,12 @@ def _choose_array(arrays: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _find_column(table: "DataFrame", column: Column) -> Column:
-    names = {str(name): name for name in table.columns}
-    if str(column) in names:
-        return names[str(column)]
-    if isinstance(column, int) and 0 <= column < len(names):
-        return table.columns[column]
-    raise ValueError(f"unknown column {column!r}{suggestion(str(column), names)}")
+    names = list(table.columns)
+    found = delimited.find_columns(names, [column])
+    if not found:
+        hint = suggestion(str(column), map(str, names))
+        raise ValueError(f"unknown column {column!r}{hint}")
+    return found[0]
 
 
 def _find_columns(table: "DataFrame", columns: Sequence[Column]) -> list[Column]:

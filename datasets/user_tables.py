@@ -27,8 +27,8 @@ def read_blocks(path: Path, columns: Sequence[str]) -> "Iterator[DataFrame]":
     Yields
     ------
     DataFrame
-        Cells of a text file are texts. A line of another length is a row of nulls: an
-        error would tell that it is there.
+        Cells of a text file are texts, see `delimited.read_texts`. Others have types
+        that do not depend on where nulls are.
 
     Raises
     ------
@@ -58,4 +58,5 @@ def _read_parquet(
     names = pq.read_schema(path).names
     known = [name for name in columns if name in names]
     for batch in read_parquet(path, known, BLOCK_ROWS):
-        yield batch.to_pandas(date_as_object=True)
+        # Objects of Python have no date beyond the year 9999.
+        yield batch.to_pandas(date_as_object=False, integer_object_nulls=True)

@@ -21,6 +21,7 @@ tenth above that of k-means.
 """
 
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -94,7 +95,9 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     # How many rows a person has is private, and so is their number then.
     are_counted = not (model.hides_n or groups)
     progress = sys.stderr.isatty() and are_counted
-    # Rows on the public scale are in a file that its owner alone can read.
+    # Rows on the public scale are in a file that its owner alone can read. A kill
+    # removes it, too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix=".", dir=output.parent) as scratch:
         rows = Path(scratch, "rows.parquet")
         n_rows = write_rows(Path(words[0]), schema, groups, rows, progress)
@@ -257,7 +260,9 @@ def write_rows(
         columns = dict(zip(names, rows.T, strict=True))
         if groups:
             require(groups in block, "groups", groups, "the name of a column")
-            columns[IDS] = pa.array(block[groups], from_pandas=True)
+            # A block in which every id is missing has none of its own.
+            known = writer.schema.field(IDS).type if writer else None
+            columns[IDS] = pa.array(block[groups], known, from_pandas=True)
         table = pa.table(columns)
         writer = writer or pq.ParquetWriter(target, table.schema)
         writer.write_table(table)

@@ -4,6 +4,8 @@ import re
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from own_files import TABLE, TABLE_POINTS, read_error, write, write_points
 
@@ -217,8 +219,34 @@ def test_persons_of_a_table_are_no_feature(tmp_path):
     path = write(tmp_path, TABLE)
     dataset = datasets.load(path=path, label="city", groups="id")
     assert dataset.points.tolist() == [[1.5, 2], [2.5, 4], [3.5, 6]]
-    assert dataset.groups.tolist() == [7, 3, 5]
+    assert dataset.groups.tolist() == ["7", "3", "5"]
     assert dataset.labels.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("groups", ["user", 1])
+def test_an_id_changes_no_other_persons(tmp_path, groups):
+    rows = "".join(f"{i},{i // 4}\n{i},0{i // 4}\n" for i in range(20))
+    for header in ("age,user\n", ""):
+        if not header and groups == "user":
+            continue
+        expected = datasets.load(path=write(tmp_path, header + rows), groups=groups).groups
+        assert len(set(expected)) == 10
+        for last in ("x1", "77", "", "1.5", "2026-01-01"):
+            path = write(tmp_path, f"{header}{rows}5,{last}\n")
+            found = datasets.load(path=path, groups=groups).groups
+            assert found[:-1].tolist() == expected.tolist()
+
+
+def test_a_null_changes_no_type_of_a_parquet_file(tmp_path):
+    ids = pa.array([1, None, 3], pa.int64())
+    rows = {"a": pa.array([1, None, 3], pa.int32()), "user": ids}
+    pq.write_table(pa.table(rows), tmp_path / "1.parquet")
+    pq.write_table(pa.table(rows).slice(2), tmp_path / "2.parquet")
+    dataset = datasets.load(path=tmp_path, groups="user")
+    np.testing.assert_array_equal(dataset.points, [[1], [np.nan], [3], [3]])
+    persons = pa.array(dataset.groups, from_pandas=True)
+    assert persons.type == pa.int64()
+    assert persons.to_pylist() == [1, None, 3, 3]
 
 
 def test_fingerprint_depends_on_what_is_chosen(tmp_path):
