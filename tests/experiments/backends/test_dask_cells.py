@@ -16,7 +16,6 @@ import small_cells
 from small_cells import (
     BASE,
     CELLS,
-    MEASURED,
     outcomes_by_key,
     stored_rows,
 )
@@ -251,16 +250,3 @@ def test_two_killed_workers_change_no_row(misbehaving_cell, tmp_path):
     assert [outcome.status for outcome in outcomes] == ["done"] * len(cells)
     rows = stored_rows(store, cells)
     pd.testing.assert_frame_equal(rows, stored_rows(expected, cells), check_exact=True)
-
-
-@pytest.mark.slow
-def test_a_paper_on_a_cluster_has_the_rows_of_a_serial_run(tmp_path):
-    rows = {}
-    for name, words in {"serial": ["backend=serial"], "dask": ["backend=dask", "jobs=2"]}.items():
-        sweeps = "sweeps=[initialization,iterations]"
-        given = ["paper=fastlloyd", "profile=smoke", sweeps, "tracking=none"]
-        assert main(["run", *given, *words, f"results={tmp_path / name}"]) == 0
-        store = Store(tmp_path / name)
-        keys = sorted(store.keys())
-        rows[name] = store.read(keys).drop(columns=MEASURED)
-    pd.testing.assert_frame_equal(rows["dask"], rows["serial"], check_exact=True)
