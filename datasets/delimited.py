@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,25 +178,27 @@ def read(
     if decimal is None and not has_header:
         _check_pairs(sample, file_format)
     _check_first_line(first, has_header, file_format)
-    names = first if has_header else list(range(len(first)))
-    texts = find_columns(names, [] if ids is None else [ids])
     is_blank = file_format.separator == BLANKS
     n_leading_blanks = len(list(itertools.takewhile(str.isspace, sample)))
+    read_rows = partial(
+        pd.read_csv,
+        sep=r"\s+" if is_blank else file_format.separator,
+        decimal=file_format.decimal,
+        header=0 if has_header else None,
+        names=None if has_header else range(len(first)),
+        skiprows=n_leading_blanks if has_header else 0,
+        skipinitialspace=True,
+        na_values=MISSING,
+        skip_blank_lines=len(first) > 1,
+        low_memory=False,
+    )
     try:
+        # Names as pandas has them, which may end in blanks.
         with _open(path) as stream:
-            rows = pd.read_csv(
-                stream,
-                sep=r"\s+" if is_blank else file_format.separator,
-                decimal=file_format.decimal,
-                header=0 if has_header else None,
-                names=None if has_header else names,
-                dtype=dict.fromkeys(texts, "str"),
-                skiprows=n_leading_blanks if has_header else 0,
-                skipinitialspace=True,
-                na_values=MISSING,
-                skip_blank_lines=len(first) > 1,
-                low_memory=False,
-            )
+            names = list(read_rows(stream, nrows=0))
+        texts = find_columns(names, [] if ids is None else [ids])
+        with _open(path) as stream:
+            rows = read_rows(stream, dtype=dict.fromkeys(texts, "str"))
     except ValueError:
         raise ValueError(
             "a quotation mark has no second one, or a number is too long"

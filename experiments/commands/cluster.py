@@ -260,7 +260,7 @@ def write_rows(
         columns = dict(zip(names, rows.T, strict=True))
         if groups:
             require(groups in block, "groups", groups, "the name of a column")
-            # A block in which every id is missing has none of its own.
+            # Ids that are all missing in a block have no type of their own.
             known = writer.schema.field(IDS).type if writer else None
             columns[IDS] = pa.array(block[groups], known, from_pandas=True)
         table = pa.table(columns)

@@ -223,18 +223,25 @@ def test_persons_of_a_table_are_no_feature(tmp_path):
     assert dataset.labels.tolist() == [1, 0, 1]
 
 
-@pytest.mark.parametrize("groups", ["user", 1])
-def test_an_id_changes_no_other_persons(tmp_path, groups):
-    rows = "".join(f"{i},{i // 4}\n{i},0{i // 4}\n" for i in range(20))
-    for header in ("age,user\n", ""):
-        if not header and groups == "user":
-            continue
-        expected = datasets.load(path=write(tmp_path, header + rows), groups=groups).groups
-        assert len(set(expected)) == 10
-        for last in ("x1", "77", "", "1.5", "2026-01-01"):
-            path = write(tmp_path, f"{header}{rows}5,{last}\n")
-            found = datasets.load(path=path, groups=groups).groups
-            assert found[:-1].tolist() == expected.tolist()
+@pytest.mark.parametrize(
+    ("header", "groups"),
+    [
+        ("age,user\n", "user"),
+        ("age,user\n", 1),
+        ("", 1),
+        ("age,user \n", "user "),
+        ("age,user \n", 1),
+        ('age,"user "\n', 1),
+    ],
+)
+def test_an_id_changes_no_other_persons(tmp_path, header, groups):
+    rows = header + "".join(f"{i},{i // 4}\n{i},0{i // 4}\n" for i in range(20))
+    expected = datasets.load(path=write(tmp_path, rows), groups=groups).groups
+    assert len(set(expected)) == 10
+    for last in ("x1", "77", "", "1.5", "2026-01-01"):
+        path = write(tmp_path, f"{rows}5,{last}\n")
+        found = datasets.load(path=path, groups=groups).groups
+        assert found[:-1].tolist() == expected.tolist()
 
 
 def test_a_null_changes_no_type_of_a_parquet_file(tmp_path):
