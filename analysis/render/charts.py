@@ -1,4 +1,4 @@
-"""Interactive charts of pages as data, which ``templates/charts.js`` draws by Vega-Lite.
+"""Interactive charts of pages as data, which ``templates/charts.js`` draws.
 
 A chart has records of what the pointer shows, and for each panel what a drawing decides
 of scales, names and colors.
