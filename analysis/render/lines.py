@@ -146,9 +146,7 @@ def draw(
         elif with_interval:
             axes.fill_between(x, low, high, **band)
         axes.plot(x, value, **artist(line))
-    for entry in spec.references:
-        draw_level = axes.axhline if "y" in entry else axes.axvline
-        draw_level(entry.get("y", entry.get("x")), **artist(reference_line(entry)))
+    draw_references(axes, panel)
 
     if panel.log:
         axes.set_yscale("log")
@@ -158,6 +156,28 @@ def draw(
     _set_x_axis(axes, panel)
     if spec.exponents:
         _write_exponents(axes, panel)
+
+
+def draw_references(
+    axes: Axes,
+    panel: Panel,
+) -> None:
+    """Draw the reference lines of a panel."""
+    for entry in panel.spec.references:
+        line = artist(reference_line(entry))
+        if "y" in entry:
+            axes.axhline(entry["y"], **line)
+        else:
+            axes.axvline(reference_place(entry, panel.table), **line)
+
+
+def reference_place(
+    entry: Mapping,
+    table: pd.DataFrame,
+) -> float:
+    """Return where a reference line is; a name stands for a column of the panel."""
+    x = entry["x"]
+    return float(table[x].iloc[0] if isinstance(x, str) else x)
 
 
 def reference_line(entry: Mapping) -> dict:
