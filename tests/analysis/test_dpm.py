@@ -180,11 +180,11 @@ def test_few_seeds_and_missing_rows_have_no_verdict():
 
 def test_near_a_reported_zero_means_rounding_to_it():
     zero = {"reported": "0.00 ± 0.03", "reported_mean": 0.0}
-    assert reported.is_near(zero | {"mean": 0.004}, 0.1)
-    assert not reported.is_near(zero | {"mean": 0.006}, 0.1)
+    assert reported.is_near(zero | {"mean": 0.004})
+    assert not reported.is_near(zero | {"mean": 0.006})
     half = {"reported": "0.50 ± 0.03", "reported_mean": 0.5}
-    assert reported.is_near(half | {"mean": 0.54}, 0.1)
-    assert not reported.is_near(half | {"mean": 0.56}, 0.1)
+    assert reported.is_near(half | {"mean": 0.54})
+    assert not reported.is_near(half | {"mean": 0.56})
 
 
 @pytest.mark.slow
