@@ -170,7 +170,11 @@ def find_comparisons(
         raise MissingRows(context.explain_missing(check["sweep"]))
     # Number the comparisons.
     identity = [*over, "left_label", "right_label"]
-    groups = rows.groupby(identity, sort=False, dropna=False)
+    groups = rows.groupby(
+        identity,
+        sort=False,
+        dropna=False,
+    )
     rows = rows.assign(comparison=groups.ngroup()).sort_values(
         "comparison", kind="stable", ignore_index=True
     )

@@ -122,7 +122,11 @@ def printed(
     entry = context.reported[check["numbers"]]
     table = pd.DataFrame(reported.list_reported_cells(entry))
     if "metric" in check:
-        table = table.pivot(index="dataset", columns="method", values=check["metric"])
+        table = table.pivot(
+            index="dataset",
+            columns="method",
+            values=check["metric"],
+        )
         table = table.reset_index()
     rule = check["rule"]
     used = _named_columns(table, rule)
@@ -196,7 +200,13 @@ def ledger(
     all_cells = _select(study.cells.drop_duplicates("cell"), check, "method", "sweep")
     n_without = len(all_cells) - len(cells)
     uncharged = f"charges of {n_without} cells" if n_without else ""
-    judged = _judge_rows(table, ["epsilon_replaced"], check, context, uncharged)
+    judged = _judge_rows(
+        table,
+        ["epsilon_replaced"],
+        check,
+        context,
+        uncharged,
+    )
     texts = [judged.summary]
     for name, expression in check["report_ranges"].items():
         values = evaluate_columns(table, expression)
@@ -380,7 +390,14 @@ def reported_values(
         summary = f"{summary} Further numbers: {others}."
     seeds = int(judged["seeds"].min())
     evidence = judged[reported.EVIDENCE].reset_index(drop=True)
-    return Finding(verdict, summary, n_judged, seeds, missing, evidence)
+    return Finding(
+        verdict,
+        summary,
+        n_judged,
+        seeds,
+        missing,
+        evidence,
+    )
 
 
 @check_type("verdict", "test")

@@ -171,7 +171,11 @@ def compare_reported(
     table = pd.DataFrame(numbers)
     metrics = table["metric"].unique()
     stored = pd.concat([_measure(study, reported, metric) for metric in metrics])
-    table = table.merge(stored, on=["dataset", "method", "metric"], how="left")
+    table = table.merge(
+        stored,
+        on=["dataset", "method", "metric"],
+        how="left",
+    )
     table["reason"] = _find_reasons(table, reported.get("not_comparable", ()))
     table["note"] = _find_reasons(table, reported.get("notes", ()))
     known = set(zip(stored["dataset"], stored["method"], strict=True))
@@ -281,7 +285,11 @@ def with_means(
     keys = ["dataset", "method"]
     means = pd.DataFrame(cells)[keys]
     means["reported"] = [parse(cell[metric]).mean for cell in cells]
-    return table.merge(means, on=keys, how="left")
+    return table.merge(
+        means,
+        on=keys,
+        how="left",
+    )
 
 
 def counts_text(

@@ -141,7 +141,11 @@ def _records(panel: Panel) -> Iterator[Json]:
         if spec.kind == "heatmap":
             at = spec.format_name(row["x"])
             name = spec.format_name(row["row"])
-            record |= {"at": at, "row": name, "place": f"{name}, {at}"}
+            record |= {
+                "at": at,
+                "row": name,
+                "place": f"{name}, {at}",
+            }
         else:
             style = panel.styles[row["hue"]]
             record["hue"] = style.label or str(row["hue"])

@@ -77,7 +77,11 @@ def split_curves(table: pd.DataFrame) -> pd.DataFrame:
     value = table.sort_values("x", kind="stable")["value"].astype(float)
     columns = [table[key] for key in keys]
     is_gap = ~(value.abs() < np.inf)
-    by_curve = is_gap.groupby(columns, dropna=False, observed=True)
+    by_curve = is_gap.groupby(
+        columns,
+        dropna=False,
+        observed=True,
+    )
     return table.assign(piece=by_curve.cumsum())
 
 
@@ -119,7 +123,11 @@ def draw(
         low = rows["shown_low"]
         high = rows["shown_high"]
         with_interval = (low < high).any() and line["zorder"] > 2
-        band = {"color": line["color"], "alpha": BAND, "linewidth": 0}
+        band = {
+            "color": line["color"],
+            "alpha": BAND,
+            "linewidth": 0,
+        }
         if rows["x"].isna().all():
             axes.axhline(value.iloc[0], **artist(line | {"marker": None}))
             is_shown = spec.level_bands and not panel.styles[hue].baseline
