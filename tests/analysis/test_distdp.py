@@ -107,6 +107,16 @@ def test_cost_excess_and_ratio(study):
     assert ratio == pytest.approx(mean / optimum)
 
 
+def test_values_are_compared_with_those_before(study):
+    cost = measure_ratios(study, PLANTED_K, Context()).values[0]
+    steps = measure_ratios(study, PLANTED_K | {"along": "k"}, Context())
+    assert steps.cases["k"].tolist() == [8, 16, 32]
+    assert steps.cases["right"].unique().tolist() == ["the value before"]
+    assert steps.values[0] == pytest.approx(cost[1:] / cost[:-1])
+    with pytest.raises(MissingRows, match="only one value of k is stored"):
+        measure_ratios(study, PLANTED_K | {"along": "k", "where": "k == 8"}, Context())
+
+
 def test_ambiguous_selectors_are_refused(study):
     left = [{"method": ["dist_dp_published", "dist_dp"]}]
     check = {"sweep": "planted_rho", "metric": "nicv", "left": left, "over": {"rho": "any"}}
