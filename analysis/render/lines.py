@@ -53,7 +53,6 @@ def prepare(
     if spec.interval != "none":
         low = table["low"].fillna(value)
         high = table["high"].fillna(value)
-    table = table.assign(shown_low=low, shown_high=high)
     is_positive = value > 0
     log = spec.y_scale == "log" and bool(is_positive.any())
     if spec.y_scale == "auto":
@@ -63,7 +62,7 @@ def prepare(
         largest = value if spec.cut == "point" else value[is_positive].min()
         low = np.fmax(low, largest / MAX_BAND)
         high = np.fmax(high, low)
-        table = table.assign(shown_low=low, shown_high=high)
+    table = table.assign(shown_low=low, shown_high=high)
     labels = {}
     for place, name in enumerate(names):
         labels[float(place)] = spec.format_name(name)

@@ -108,13 +108,26 @@ def test_cost_excess_and_ratio(study):
 
 
 def test_values_are_compared_with_those_before(study):
-    cost = measure_ratios(study, PLANTED_K, Context()).values[0]
-    steps = measure_ratios(study, PLANTED_K | {"along": "k"}, Context())
-    assert steps.cases["k"].tolist() == [8, 16, 32]
-    assert steps.cases["right"].unique().tolist() == ["the value before"]
-    assert steps.values[0] == pytest.approx(cost[1:] / cost[:-1])
+    check = {
+        "sweep": "figure1",
+        "metric": "nicv",
+        "left": ["dist_dp_published"],
+        "over": {"dataset": "any", "k": "any"},
+    }
+    all_costs, steps = (
+        by_case(measure_ratios(study, check | keys, Context())) for keys in ({}, {"along": "k"})
+    )
+    assert len(steps) == len(all_costs) - 1 >= 1
+    pd.testing.assert_frame_equal(steps, (all_costs / all_costs.shift()).iloc[1:])
+    first = f"k == {all_costs.index[0]}"
     with pytest.raises(MissingRows, match="only one value of k is stored"):
-        measure_ratios(study, PLANTED_K | {"along": "k", "where": "k == 8"}, Context())
+        measure_ratios(study, check | {"along": "k", "where": first}, Context())
+
+
+def by_case(bootstrap):
+    """Values on the sample: k down, data sets across."""
+    cases = bootstrap.cases.assign(value=bootstrap.values[0])
+    return cases.pivot(index="k", columns="dataset", values="value")
 
 
 def test_ambiguous_selectors_are_refused(study):
