@@ -1,7 +1,8 @@
 """Which method for some data: a tree over public numbers, fitted on entries of a suite.
 
-A leaf has, for each method, the geometric mean of its costs over those of k-means, and
-an interval for 80 % of the cells. `evaluate_advice` leaves each data set out once.
+The tree divides cells by their costs over the best method's. A cell without a result of
+a method counts as its worst. A leaf ranks the methods by the geometric mean, and has
+their costs over those of k-means. `evaluate_advice` leaves each data set out once.
 """
 
 import json
@@ -45,14 +46,14 @@ def fit_advice(scores: pd.DataFrame) -> dict[str, Any]:
     ----------
     scores : DataFrame
         One row per method (``entry``), data set, epsilon and bounds_factor, with the
-        cost ``ratio`` and n, d, k. Methods that lack a cell are left out.
+        cost ``ratio`` and n, d, k.
 
     Returns
     -------
     dict
-        ``methods``; ``leaves`` with bounds of the features and, for every method, the
-        cost and its interval; ``regret`` of the advice and of `ALWAYS` on data sets
-        that were left out.
+        ``methods``; ``leaves`` with bounds of the features and, for every method with a
+        result there, the best first, the cost and its interval; ``regret`` of the
+        advice and of `ALWAYS` on data sets that were left out.
     """
     table = make_matrix(scores)
     return {
@@ -63,35 +64,57 @@ def fit_advice(scores: pd.DataFrame) -> dict[str, Any]:
 
 
 def make_matrix(scores: pd.DataFrame) -> pd.DataFrame:
-    """Return ratios: cells with their public numbers down, methods across."""
+    """Return ratios: cells with their public numbers down, methods across.
+
+    A method without a result in a cell has NaN there.
+    """
     keys = ["dataset", "n", "d", "k", "epsilon", "bounds_factor"]
-    matrix = scores.pivot(index=keys, columns="entry", values="ratio")
-    return matrix.dropna(axis=1)
+    return scores.pivot(index=keys, columns="entry", values="ratio")
+
+
+def compute_excess(matrix: pd.DataFrame) -> pd.DataFrame:
+    """Divide costs by the best of each cell; one that is missing is the worst."""
+    excess = matrix.div(matrix.min(axis=1), axis=0)
+    worst = excess.max(axis=1)
+    return excess.where(excess.notna(), worst, axis=0)
 
 
 def fit_tree(matrix: pd.DataFrame) -> list[dict[str, Any]]:
-    """Fit a tree to the logarithms of ratios, and list its leaves."""
+    """Fit a tree to logarithms of costs over the best one's, and list its leaves."""
     features = make_features(matrix.index.to_frame(index=False))
-    logs = np.log(matrix.to_numpy())
+    excess = np.log(compute_excess(matrix))
     tree = DecisionTreeRegressor(
-        max_depth=DEPTH, min_samples_leaf=LEAF_SIZE, random_state=0
+        max_depth=DEPTH,
+        min_samples_leaf=LEAF_SIZE,
+        random_state=0,
     )
-    leaf = tree.fit(features, logs).apply(features)
+    leaf = tree.fit(features, excess).apply(features)
     leaves = []
     for number, bounds in list_leaves(tree).items():
-        inside = logs[leaf == number]
-        low, high = np.exp(np.quantile(inside, QUANTILES, axis=0))
-        means = np.exp(inside.mean(axis=0))
-        costs = zip(means, low, high, strict=True)
-        rounded = [[float(f"{value:.4g}") for value in cost] for cost in costs]
+        is_inside = leaf == number
+        means = excess[is_inside].mean()
+        order = means.sort_values(kind="stable").index
+        inside = matrix.loc[is_inside, order]
         leaves.append(
             {
                 "bounds": bounds,
-                "cells": int((leaf == number).sum()),
-                "costs": dict(zip(matrix.columns, rounded, strict=True)),
+                "cells": len(inside),
+                "costs": summarize_costs(inside),
             }
         )
     return leaves
+
+
+def summarize_costs(matrix: pd.DataFrame) -> dict[str, list[float]]:
+    """Return the geometric mean and `QUANTILES` of each method that has a result."""
+    known = matrix.dropna(axis=1, how="all")
+    means = np.exp(np.log(known).mean())
+    low, high = (known.quantile(share) for share in QUANTILES)
+    table = pd.DataFrame({"mean": means, "low": low, "high": high})
+    return {
+        method: [float(f"{value:.4g}") for value in values]
+        for method, *values in table.itertuples()
+    }
 
 
 def list_leaves(tree: DecisionTreeRegressor) -> dict[int, dict[str, list[float]]]:
@@ -135,24 +158,20 @@ def evaluate_advice(matrix: pd.DataFrame) -> dict[str, list[float]]:
         one: of the advice, and of `ALWAYS`.
     """
     regrets: dict[str, list[float]] = {"advice": [], ALWAYS: []}
+    excess = compute_excess(matrix)
     datasets = matrix.index.get_level_values("dataset")
     for dataset in datasets.unique():
         leaves = fit_tree(matrix[datasets != dataset])
-        part = matrix[datasets == dataset]
+        part = excess[datasets == dataset]
         features = make_features(part.index.to_frame(index=False)).to_dict("records")
         for cell, (_, costs) in zip(features, part.iterrows(), strict=True):
-            advised = rank_methods(find_leaf(leaves, cell))[0]
-            for name, method in (("advice", advised), (ALWAYS, ALWAYS)):
-                regrets[name].append(costs[method] / costs.min() - 1)
+            advised = next(iter(find_leaf(leaves, cell)["costs"]))
+            regrets["advice"].append(costs[advised] - 1)
+            regrets[ALWAYS].append(costs[ALWAYS] - 1)
     return {
         name: np.quantile(values, [0.5, 0.9]).round(4).tolist()
         for name, values in regrets.items()
     }
-
-
-def rank_methods(leaf: Mapping[str, Any]) -> list[str]:
-    """Rank the methods by their expected cost in a leaf."""
-    return sorted(leaf["costs"], key=lambda method: leaf["costs"][method][0])
 
 
 def read_advice() -> dict[str, Any]:

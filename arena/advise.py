@@ -2,19 +2,23 @@
 
     pkm advise n=20000 d=8 k=10 epsilon=1
     pkm advise n=20000 d=8 k=10 epsilon=1 bounds=wide unit=person
+    pkm advise n=20000 schema=customers.yaml k=10 epsilon=1
 
 It ranks methods by the cost that they had on the suite's sets of such a size, over the
-cost of k-means, with an interval for 80 % of such cells. bounds=wide is for bounds that
-may be ten times as wide as the data. With unit=person, n is the number of persons, and
-methods that serve persons alone are ranked; each counts as the mean of its rows.
+cost of k-means, with an interval for 80 % of such cells. A schema says how many columns
+there are. bounds=wide is for bounds that may be ten times as wide as the data. With
+unit=person, n is the number of persons, and methods that serve persons alone are
+ranked; each counts as the mean of its rows.
 """
 
 from collections.abc import Mapping, Sequence
 
-from pkm.arena.advice import ALWAYS, find_leaf, rank_methods, read_advice
+from pkm.arena.advice import ALWAYS, find_leaf, read_advice
 from pkm.arena.suite import read_suite
+from pkm.catalogue import current
+from pkm.datasets.user_schema import Schema
 from pkm.experiments.config.groups import read_choice
-from pkm.experiments.config.settings import EPSILON, at_least, one_of, require
+from pkm.experiments.config.settings import EPSILON, FILE, at_least, one_of, require
 from pkm.experiments.console.console import make_main
 from pkm.methods import load_method
 
@@ -39,6 +43,12 @@ def read_numbers(options: Mapping[str, str]) -> dict[str, float]:
     ValueError
         Naming the first that is missing or breaks its rule.
     """
+    if "schema" in options:
+        path = options["schema"]
+        FILE.require("schema", path)
+        require("d" not in options, "d", options.get("d"), "left out: schema= has it")
+        names = Schema.from_yaml(path).get_feature_names_out()
+        options = {**options, "d": str(len(names))}
     numbers: dict[str, float] = {}
     for name, rule in NUMBERS.items():
         text = options.get(name, "")
@@ -52,7 +62,9 @@ def read_numbers(options: Mapping[str, str]) -> dict[str, float]:
 
 
 def serves_persons(method: str, n: int, d: int) -> bool:
-    """Tell whether a method takes persons with several rows."""
+    """Tell whether a method of this project takes persons with several rows."""
+    if method not in current().choices("method"):
+        return False
     entry = read_choice("method", method)
     estimator = load_method(entry["_target_"])(n_clusters=2)
     return not estimator.find_unweighted(n, d)
@@ -75,7 +87,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
             "bounds_factor": WIDE_FACTOR if bounds == "wide" else 1.0,
         },
     )
-    methods = rank_methods(leaf)
+    methods = list(leaf["costs"])
     if unit == "person":
         size = int(numbers["n"]), int(numbers["d"])
         methods = [name for name in methods if serves_persons(name, *size)]
@@ -98,4 +110,4 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     )
 
 
-main = make_main("advise", __doc__, "WORD", (*NUMBERS, "bounds", "unit"), run)
+main = make_main("advise", __doc__, "WORD", (*NUMBERS, "schema", "bounds", "unit"), run)

@@ -1,48 +1,50 @@
-"""A table of the arena as Croissant metadata (format 1.0)."""
+"""Tables of the arena as Croissant metadata (format 1.0)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 import pkm
 from pkm.datasets.croissant import CONFORMS_TO, CONTEXT
 from pkm.files import sha256
 
-FILE_ID = "table"
 
-
-def describe_table(table: pd.DataFrame, name: str, content: bytes) -> dict[str, Any]:
-    """Describe a CSV file with its columns as JSON-LD.
+def describe_tables(
+    tables: Mapping[str, pd.DataFrame],
+    contents: Mapping[str, bytes],
+) -> dict[str, Any]:
+    """Describe CSV files with their columns as JSON-LD.
 
     Parameters
     ----------
-    table : DataFrame
-        What the file holds.
-    name : str
-        Of the file.
-    content : bytes
-        Of the file.
+    tables : mapping of str to DataFrame
+        Names of files to what they hold.
+    contents : mapping of str to bytes
+        Of the files.
     """
-    file = {
-        "@type": "cr:FileObject",
-        "@id": FILE_ID,
-        "name": name,
-        "contentUrl": name,
-        "encodingFormat": "text/csv",
-        "sha256": sha256(content),
-    }
-    fields = [
+    files = [
         {
-            "@type": "cr:Field",
-            "@id": f"entries/{column}",
-            "name": column,
-            "dataType": "sc:Text" if values.dtype == "str" else "sc:Float",
-            "source": {
-                "fileObject": {"@id": FILE_ID},
-                "extract": {"column": column},
-            },
+            "@type": "cr:FileObject",
+            "@id": name,
+            "name": name,
+            "contentUrl": name,
+            "encodingFormat": "text/csv",
+            "sha256": sha256(content),
         }
-        for column, values in table.items()
+        for name, content in contents.items()
+    ]
+    records = [
+        {
+            "@type": "cr:RecordSet",
+            "@id": f"lines of {name}",
+            "field": [
+                describe_column(name, column, values)
+                for column, values in table.items()
+            ],
+        }
+        for name, table in tables.items()
     ]
     return {
         "@context": CONTEXT,
@@ -52,6 +54,17 @@ def describe_table(table: pd.DataFrame, name: str, content: bytes) -> dict[str, 
         "description": "Costs, claims and verifications of entries on one suite.",
         "license": "https://creativecommons.org/licenses/by/4.0/",
         "version": pkm.__version__,
-        "distribution": [file],
-        "recordSet": [{"@type": "cr:RecordSet", "@id": "entries", "field": fields}],
+        "distribution": files,
+        "recordSet": records,
+    }
+
+
+def describe_column(file: str, column: str, values: pd.Series) -> dict[str, Any]:
+    """Describe a column of a CSV file."""
+    return {
+        "@type": "cr:Field",
+        "@id": f"{file}/{column}",
+        "name": column,
+        "dataType": "sc:Float" if is_numeric_dtype(values) else "sc:Text",
+        "source": {"fileObject": {"@id": file}, "extract": {"column": column}},
     }

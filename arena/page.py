@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pkm.arena.entry import Entry
+from pkm.arena.entry import ENTRY, Entry
 from pkm.arena.scores import cpu_ratio, geometric_mean, score_costs
 from pkm.arena.suite import read_suite
 from pkm.experiments.reports.crate import (
@@ -24,6 +24,8 @@ def write_page(entry: Entry, rows: pd.DataFrame | None, folder: Path) -> None:
     """Write ``README.md`` and the RO-Crate metadata of an entry's folder."""
     atomic_write(folder / README, make_page(entry, rows).encode())
     files = describe_files(folder)
+    # It is written last, with the digests of all others.
+    files[ENTRY] = {"@id": ENTRY, "@type": "File", "encodingFormat": "application/json"}
     dataset = {
         "@id": "./",
         "@type": "Dataset",

@@ -12,6 +12,7 @@ from rich.table import Table
 from pkm.arguments import Parser
 from pkm.benchmarks.dist_dp import measure_distance_based
 from pkm.benchmarks.files import measure_files
+from pkm.benchmarks.first_calls import measure_first_calls
 from pkm.benchmarks.kaplan_stemmer import measure_kaplan_stemmer
 from pkm.benchmarks.lloyd import measure_single_fits, measure_sweep
 from pkm.benchmarks.local_dp import measure_local_model
@@ -25,6 +26,7 @@ from pkm.benchmarks.unlearning import measure_unlearning
 from pkm.experiments.fit.threads import limit_threads
 
 PARTS: dict[str, Callable[[float], list[Measurement]]] = {
+    "first_calls": measure_first_calls,
     "sweep": measure_sweep,
     "single_fits": measure_single_fits,
     "passes": measure_passes,

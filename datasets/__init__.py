@@ -1,5 +1,7 @@
 """Data sets: what they are, where they come from, how they are scaled.
 
+Examples
+--------
 >>> from pkm import datasets
 >>> iris = datasets.load("iris")
 >>> iris.points.shape, iris.n_clusters

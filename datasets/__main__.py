@@ -93,7 +93,7 @@ def list_data(console: Console, data_dir: str | None = None) -> None:
         limit = None if console.width >= FULL_WIDTH else width
         table.add_column(column, no_wrap=True, overflow="ellipsis", max_width=limit)
     errors = []
-    for entry in registry.ENTRIES:
+    for entry in registry.list_entries():
         state = find_status(entry, data_dir)
         errors += state.errors
         table.add_row(
@@ -195,7 +195,7 @@ def _explain_no_fetching(name: str) -> str:
 
 def verify(console: Console, data_dir: str | None = None) -> int:
     """Check files in cache and data folder, and bundled sets; count wrong ones."""
-    entries = (*registry.ENTRIES, *registry.G2_ENTRIES.values())
+    entries = (*registry.list_entries(), *registry.G2_ENTRIES.values())
     states = [find_status(entry, data_dir) for entry in entries]
     errors = [message for state in states for message in state.errors]
     _print_errors(console, errors)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pkm.datasets.dataset import check_domain
 from pkm.datasets.sources import File
 
 
@@ -97,8 +98,9 @@ class Entry:
         Whether the points are the output of a map fitted to these very records; see
         `pkm.datasets.Dataset`.
     restricted : bool
-        Whether the records are given on request only. Then the fingerprint is keyed
-        (`pkm.files.keyed_digest`), and results are for the owner of the files alone.
+        Whether the records are somebody's own, or given on request only. Then the
+        fingerprint is keyed (`pkm.files.keyed_digest`), and results are for the owner
+        of the files alone.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Entry:
                 f"{self.name}: bounds of {len(self.lower)} and {len(self.upper)} "
                 f"columns with {len(self.reasons)} reasons, d={self.d}"
             )
+        check_domain((self.lower, self.upper), self.d, self.name)
 
     @property
     def reason(self) -> str:

@@ -34,7 +34,7 @@ def names() -> list[str]:
     >>> names()[:3]
     ['iris', 'lsun', 's1']
     """
-    fixed = [entry.name for entry in registry.ENTRIES]
+    fixed = [entry.name for entry in registry.list_entries()]
     templates = [family.name_template for family in families.FAMILIES]
     return [*fixed, *families.ALIASES, *templates, FILE]
 

@@ -1,4 +1,4 @@
-"""The published data sets: `registry.toml`, read and checked.
+"""Data sets with fixed names: `registry.toml` and one's own `datasets.toml`, checked.
 
 An entry holds the files, their hashes, license, citation, parser, public domain and
 default k. A public domain bounds each column by what is known without the data: the
@@ -11,12 +11,14 @@ import inspect
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from pkm import catalogue
+from pkm.catalogue import CatalogueError
 from pkm.datasets import parsers
 from pkm.datasets.entry import Entry, Training
 from pkm.datasets.generated import families
@@ -26,6 +28,8 @@ from pkm.files import keyed_digest, sha256
 from pkm.names import suggestion
 
 REGISTRY = Path(__file__).with_name("registry.toml")
+#: The same in a folder of the search path, with data sets of its owner.
+OWN = "datasets.toml"
 G2_URL = "https://cs.uef.fi/sipu/datasets/g2-txt.zip"
 
 #: Keys of a data set, a run of columns (consecutive columns with the same bounds) and a
@@ -104,12 +108,22 @@ def fingerprint(entry: Entry, data_dir: str | PathLike | None = None) -> str:
     return sha256(content)
 
 
-def read_registry(path: Path = REGISTRY) -> tuple[Entry, ...]:
+def read_registry(
+    path: Path = REGISTRY,
+    folder: Path | None = None,
+) -> tuple[Entry, ...]:
     """Read the entries of a registry file.
+
+    Parameters
+    ----------
+    path : Path
+    folder : Path, optional
+        Of a file with data sets of its owner. They are restricted unless it says
+        otherwise, and their files may lie there.
 
     Raises
     ------
-    ValueError
+    CatalogueError
         If the file is no TOML, or a key or value of a data set is unknown, missing or
         wrong; the message names the file, the data set and the key.
     """
@@ -119,14 +133,15 @@ def read_registry(path: Path = REGISTRY) -> tuple[Entry, ...]:
             if isinstance(table, dict) and "based_on" in table:
                 base = _look_up(table.pop("based_on"), tables, f"[{name}] based_on")
                 tables[name] = base | table
-        return tuple(_make_entry(name, table) for name, table in tables.items())
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        return tuple(_make_entry(*item, folder) for item in tables.items())
+    except (TypeError, ValueError) as error:
+        raise CatalogueError(f"{path}: {error}") from error
 
 
-def _make_entry(name: str, table: object) -> Entry:
+def _make_entry(name: str, table: object, folder: Path | None) -> Entry:
     where = f"[{name}]"
     keys = _check(table, REQUIRED, OPTIONAL, where)
+    keys.setdefault("restricted", folder is not None)
     # Columns of equal bounds are declared together: by their names or their number.
     blocks = [
         _check(block, DOMAIN_REQUIRED, DOMAIN_OPTIONAL, f"{where} domain")
@@ -142,10 +157,11 @@ def _make_entry(name: str, table: object) -> Entry:
     lower, upper, reasons = zip(*bounds, strict=True)
 
     training = keys.pop("training", None)
+    files = [_make_file(file, f"{where} files", folder) for file in keys.pop("files")]
     return Entry(
         name=name,
         n_clusters=keys.pop("k"),
-        files=tuple(_make_file(file, f"{where} files") for file in keys.pop("files")),
+        files=tuple(files),
         parse=_make_parser(keys.pop("parser"), keys.pop("arguments", {}), where),
         lower=lower,
         upper=upper,
@@ -170,7 +186,7 @@ def _check(table: object, required: Mapping, optional: Mapping, where: str) -> d
             expected = kind if isinstance(kind, tuple) else (kind,)
             names = " or ".join(kind.__name__ for kind in expected)
             raise ValueError(f"{where}: {key}={value!r} should be of type {names}")
-    missing = [key for key in required if key not in table]
+    missing = [key for key in required if table.get(key, []) == []]
     if missing:
         raise ValueError(f"{where}: {', '.join(missing)} missing")
     return {
@@ -188,8 +204,10 @@ def _look_up(name: str | None, known: Mapping, where: str) -> Any:
     return known[name]
 
 
-def _make_file(table: object, where: str) -> File:
+def _make_file(table: object, where: str, folder: Path | None) -> File:
     keys = {"sha256": None} | _check(table, FILE_REQUIRED, FILE_OPTIONAL, where)
+    if Path(keys["path"]).is_absolute() or ".." in Path(keys["path"]).parts:
+        raise ValueError(f"{where}: path={keys['path']!r} should stay in its folder")
     urls = keys.get("urls", ())
     if not urls and not keys.get("source"):
         raise ValueError(f"{where}: {keys['path']!r} should have urls or a source")
@@ -199,7 +217,7 @@ def _make_file(table: object, where: str) -> File:
         )
     convert = keys.pop("convert", None)
     conversion = _look_up(convert, parsers.CONVERSIONS, f"{where} convert")
-    return File(**keys, convert=conversion)
+    return File(**keys, convert=conversion, folder=folder)
 
 
 def _make_parser(name: str, arguments: dict, where: str) -> Callable:
@@ -254,8 +272,45 @@ G2_ENTRIES = read_g2()
 
 
 def find(name: str) -> Entry | None:
-    """Find the entry of a published data set, if there is one."""
-    return BY_NAME.get(name) or G2_ENTRIES.get(name)
+    """Find the entry of a data set with a fixed name, if there is one."""
+    own = read_own()
+    return own.get(name) or BY_NAME.get(name) or G2_ENTRIES.get(name)
+
+
+def list_entries() -> list[Entry]:
+    """List the entries of the registry, then those of one's own folders."""
+    return [*ENTRIES, *read_own().values()]
+
+
+def read_own() -> dict[str, Entry]:
+    """Read the data sets that folders of the search path declare, by name.
+
+    Raises
+    ------
+    CatalogueError
+        If a table is wrong, or a name is declared elsewhere, too.
+    """
+    return _read_own(catalogue.current().search_path)
+
+
+@cache
+def _read_own(folders: tuple[Path, ...]) -> dict[str, Entry]:
+    places: dict[str, object] = dict.fromkeys([*BY_NAME, *G2_ENTRIES], REGISTRY)
+    for folder in folders:
+        places |= {path.stem: path for path in folder.glob("dataset/*.yaml")}
+    own = {}
+    for path in (folder / OWN for folder in folders):
+        entries = read_registry(path, path.parent) if path.is_file() else ()
+        for entry in entries:
+            name = entry.name
+            generated = families.find(name) and families.__name__
+            place = places.setdefault(name, generated or path)
+            if place != path:
+                raise CatalogueError(
+                    f"dataset={name} is declared twice: {place}, {path}; rename one"
+                )
+            own[name] = entry
+    return own
 
 
 def list_bundled() -> list[Entry]:

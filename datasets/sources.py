@@ -69,6 +69,8 @@ class File:
     max_bytes : int
         Largest size of the file and of what it unpacks to; what is larger is refused
         before it is held in memory.
+    folder : pathlib.Path or None
+        Of the ``datasets.toml`` that declares it: it may lie there, too.
     """
 
     path: str
@@ -80,6 +82,7 @@ class File:
     size: int | None = None
     convert: Callable[[bytes], bytes] | None = None
     max_bytes: int = MAX_BYTES
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class CheckedFile:
         As published.
     path : pathlib.Path
     origin : str
-        cache, data folder or url.
+        own folder, cache, data folder or url.
     """
 
     content: bytes
@@ -130,9 +133,13 @@ def find_copies(
     path : pathlib.Path
     gzipped : bool
     origin : str
-        cache or data folder.
+        own folder, cache or data folder.
     """
-    folders = {"cache": cache_folder(), "data folder": data_folder(data_dir)}
+    folders = {
+        "own folder": file.folder,
+        "cache": cache_folder(),
+        "data folder": data_folder(data_dir),
+    }
     for origin, folder in folders.items():
         if folder is None:
             continue
@@ -218,7 +225,9 @@ def require_hash(content: bytes, expected: str | None, source: str | Path) -> No
 
 def locate_record(file: File) -> Path:
     """Return where the hash of a file that has no declared hash is recorded."""
-    return cache_folder() / RECORDED_HASHES / f"{file.path}.sha256"
+    # Files of different folders may have the same path.
+    path = f"{file.folder or ''}/{file.path}.sha256".lstrip("/")
+    return cache_folder() / RECORDED_HASHES / path
 
 
 def _require_recorded_hash(file: File, content: bytes, path: Path) -> None:
@@ -284,8 +293,9 @@ def explain_missing(file: File, name: str, failures: Sequence[str] = ()) -> str:
         where = f", published at {', '.join(file.urls) or file.source}{inside}"
         if file.urls:
             fetching = f", or run 'pkm data fetch {name}' where there is network access"
+    own = f"{file.folder}, " if file.folder else ""
     return (
         f"data set {name!r} needs the file {stored}{where}. Put it into "
-        f"{cache_folder()} or into a data folder named by {DATA_VARIABLE} (same "
+        f"{own}{cache_folder()} or into a data folder named by {DATA_VARIABLE} (same "
         f"relative path){fetching}"
     )

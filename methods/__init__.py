@@ -93,7 +93,7 @@ def load_method(target: str) -> type:
     target : str
         A class name of this package (``"FastLloyd"``), an import path
         (``"package.module:Class"``, or with a dot), or a name that an installed package
-        declares under the entry-point group ``private_kmeans_bench.methods``.
+        declares under the entry-point group ``pkm.methods``.
 
     Returns
     -------

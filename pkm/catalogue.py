@@ -4,10 +4,11 @@ import copy
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 CONF = Path(__file__).resolve().with_name("conf")
 #: Environment variable with the user's folders, which worker processes inherit.
 CONFIG_DIRS = "PKM_CONFIG_DIRS"
-#: Group of entry points under which installed packages declare methods.
-ENTRY_POINTS = "private_kmeans_bench.methods"
+#: Groups of entry points: methods of installed packages, and packages that are folders
+#: of the search path.
+ENTRY_POINTS = "pkm.methods"
+FOLDERS = "pkm.conf"
 #: The file that makes a folder a paper, and those that it may have.
 SWEEPS = "sweeps.yaml"
 PAPER_FILES = (SWEEPS, "figures.yaml", "claims.yaml")
@@ -160,7 +163,7 @@ class Catalogue:
 
 
 def current() -> Catalogue:
-    """Return the catalogue of this process: ``conf/`` and the environment's folders."""
+    """Return the catalogue of ``conf/``, installed packages and the environment."""
     return _catalogue(os.environ.get(CONFIG_DIRS, ""))
 
 
@@ -185,7 +188,30 @@ def add_config_dirs(folders: Sequence[str]) -> Iterator[Catalogue]:
 @cache
 def _catalogue(folders: str) -> Catalogue:
     paths = [Path(folder).resolve() for folder in folders.split(os.pathsep) if folder]
-    return Catalogue((CONF, *dict.fromkeys(paths)))
+    return Catalogue((CONF, *dict.fromkeys([*declared_folders(), *paths])))
+
+
+@cache
+def declared_folders() -> tuple[Path, ...]:
+    """Return the folders of the packages that installed packages declare.
+
+    Raises
+    ------
+    CatalogueError
+        If such a package is missing.
+    """
+    folders = []
+    for entry in entry_points(group=FOLDERS):
+        spec = None
+        with suppress(ImportError, ValueError):
+            spec = find_spec(entry.value)
+        if spec is None or not spec.submodule_search_locations:
+            raise CatalogueError(
+                f"entry point {entry.name} of {FOLDERS}: {entry.value!r} must be a "
+                "package with a folder; install it again, or uninstall it"
+            )
+        folders.append(Path(*spec.submodule_search_locations[:1]).resolve())
+    return tuple(folders)
 
 
 @cache

@@ -51,8 +51,8 @@ def check_method(method: Any, *, n_pairs: int = N_PAIRS, seed: int = 0) -> None:
 
     Parameters
     ----------
-    method : pkm.methods.PrivateKMeans
-        The method with its parameters and variant.
+    method : pkm.methods.PrivateKMeans or its class
+        The method with its parameters and variant, or those of its defaults.
     n_pairs : int, default=24
         Pairs of neighbors that are replayed.
     seed : int, default=0
@@ -64,6 +64,7 @@ def check_method(method: Any, *, n_pairs: int = N_PAIRS, seed: int = 0) -> None:
         If a check fails, if the audit finds what no registered flaw explains, or if it
         could have found nothing.
     """
+    method = method() if isinstance(method, type) else method
     name = f"{type(method).__name__} ({method.variant})"
     # The audit replays more pairs.
     checks = [check for check in CHECKS if check is not check_replay]

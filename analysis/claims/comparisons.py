@@ -2,7 +2,8 @@
 
 `left` and `right` list selectors (a method's name, or column values); `over` names the
 columns in which both sides agree, with the expected values or ``any``. Data sets that
-share these columns are averaged, over those that both sides have. `columns` adds
+share these columns are averaged, over those that both sides have. With `along`, one of
+these columns, the right side is the left one at the value before. `columns` adds
 columns to the cells, each an expression in those before it. With `share_of_runs`, an
 expression in them and in the `value` of a run, the share of runs in which it holds
 takes the place of the mean.
@@ -44,6 +45,7 @@ SELECTION = (
     "left",
     "right",
     "over",
+    "along",
     "where",
     "share_of_runs",
     "across",
@@ -216,12 +218,31 @@ def _match_sides(
     if "right" in check:
         # On the `over` columns and by data set.
         rows = rows.merge(_find_side(cells, check, over, "right"))
+    elif "along" in check:
+        rows = _match_before(rows, check["along"], over)
     else:
         rows = rows.assign(right=rows["left"], right_label="1")
     if "relative_to" in check:
         scales = cells.loc[matches(cells, check["relative_to"]), "dataset"]
         scale_of = dict(zip(scales, scales.index, strict=True))
         rows = rows.assign(scale=rows["dataset"].map(scale_of)).dropna(subset="scale")
+    return rows
+
+
+def _match_before(
+    rows: pd.DataFrame,
+    along: str,
+    over: Mapping,
+) -> pd.DataFrame:
+    """Match the cells of a side with those at the value of a column before theirs."""
+    others = [name for name in (*over, "left_label") if name != along]
+    curves = rows.groupby(others, sort=False, dropna=False).ngroup()
+    rows = rows.assign(curve=curves).sort_values(["curve", along], kind="stable")
+    before = rows.groupby(["curve", "dataset"])["left"].shift()
+    rows = rows.assign(right=before, right_label="the value before")
+    rows = rows.dropna(subset="right")
+    if not len(rows):
+        raise MissingRows(f"only one value of {along} is stored")
     return rows
 
 
@@ -332,7 +353,13 @@ def _describe_missing(
     keys: pd.DataFrame,
 ) -> str:
     """Say which comparisons the claim asks for and are not stored."""
-    listed = {name: values for name, values in over.items() if values is not None}
+    # Nothing is before the first value of `along`.
+    along = check.get("along")
+    listed = {
+        name: values
+        for name, values in over.items()
+        if values is not None and name != along
+    }
     compared = [*(over if "expected" in check else listed), "left", "right"]
     n_available = len(keys[compared].drop_duplicates())
     counts = count_values(check)

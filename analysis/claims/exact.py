@@ -8,10 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pkm import schema
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.expressions import evaluate_columns, with_columns
-from pkm.analysis.claims.federation_costs import federated
 from pkm.analysis.claims.findings import (
     HOLDS,
     LEVEL,
@@ -36,7 +34,6 @@ from pkm.analysis.tables.accounting import (
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.study import Study, matches
 
-ROUNDING = 1e-12  # relative difference of what is computed in another order
 _NO_CHARGES = "no stored row has such charges"
 #: Says that rows lack columns that a rule names.
 WITHOUT = "stored rows without some of the columns"
@@ -322,47 +319,6 @@ def sizes(
     missing = describe_missing(check["expected"], stored)
     text = missing or "Compared: N, d, k."
     return agree(pd.DataFrame(rows), text, check, missing)
-
-
-@check_type("sweep")
-def equals_central_run(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Finding:
-    """Compare NICV of federated runs with the central run of the same cell and seed.
-
-    The same cell: method, data, budget.
-    """
-    rows = study.rows_with(["nicv"])
-    protocol = federated(rows)
-    central = rows.drop(protocol.index)
-    protocol = _select(protocol, check, "sweep")
-    if not len(protocol):
-        raise MissingRows(context.explain_missing(check["sweep"]))
-    keys = [*schema.names("identity"), "epsilon", "seed"]
-    central = central[[*keys, "nicv"]].drop_duplicates(keys)
-    both = protocol.merge(central, on=keys, suffixes=("", "_central"))
-    if not len(both):
-        raise MissingRows(
-            "no central run of the same method, data set, epsilon and seed as a "
-            "federated one is stored"
-        )
-    both["difference"] = (both["nicv"] / both["nicv_central"] - 1).abs()
-    groups = ["sweep", "method", "dataset", "epsilon", "clients", "transport"]
-    table = (
-        both.groupby(groups)["difference"]
-        .agg(runs="size", difference="max")
-        .reset_index()
-    )
-    table["agrees"] = table["difference"] <= ROUNDING
-    unmatched = describe_missing(protocol["dataset"].unique(), both["dataset"])
-    unmatched = f"central runs at this epsilon: {unmatched}" if unmatched else ""
-    unstored = context.describe_missing_cells(sweeps=check["sweep"])
-    missing = join_texts(unmatched, unstored)
-    largest = both["difference"].max()
-    text = f"{len(both)} runs, relative differences of at most {largest:.2g}."
-    return agree(table, text, check, missing)
 
 
 @check_type("numbers", "sweep", "method", "dataset", "margin")

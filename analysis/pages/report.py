@@ -25,7 +25,7 @@ from pkm.analysis.pages.html import TEMPLATES, embedded, packed, render, web_wid
 from pkm.analysis.pages.missing import missing_table
 from pkm.analysis.pages.privacy_table import flaws_in, privacy_table
 from pkm.analysis.pages.table_files import write
-from pkm.analysis.render import plot, vega
+from pkm.analysis.render import charts, plot
 from pkm.analysis.render.draw import draw
 from pkm.analysis.tables.statistics import BOOTSTRAP_REPEATS, summarize
 from pkm.analysis.tables.study import Study
@@ -193,7 +193,7 @@ def _write_figure(
     # No PDF, which would take as long again: `pkm figure` writes it.
     png = plot.save(plot.plot(result.drawing), "png")
     (out / "figures" / f"{name}.png").write_bytes(png)
-    chart = vega.chart(result.drawing)
+    chart = charts.chart(result.drawing)
     return context | {
         "image": embedded(png),
         "width": web_width(png),
@@ -236,8 +236,8 @@ def _write_claim(
 
 def _choices(figures: Sequence[Mapping]) -> list[tuple[str, str, list[str]]]:
     """Return field, label and values of what charts can be filtered by: two or more."""
-    panels = [panel for figure in figures for panel in figure["chart"]["concat"]]
-    records = [record for panel in panels for record in panel["data"]["values"]]
+    panels = [panel for figure in figures for panel in figure["chart"]["panels"]]
+    records = [record for panel in panels for record in panel["values"]]
     choices = []
     for field, label in CHOICES.items():
         values = sorted({record[field] for record in records if field in record})

@@ -64,6 +64,9 @@ PREPROCESSING = (
     "Cells were mapped to numbers, each by itself, by the public rules of schema.yaml. "
     "(The curator says how these were chosen without looking at the data.)"
 )
+#: Records of a group times epsilon, by column, from which on a zoom finds the domain in
+#: bounds of any width (docs/studies/defects.md, h).
+LEAST_RECORDS = 10
 ADVICE = "Check formats and decimal marks, or keep incomplete rows with missing=middle."
 #: Name of the column of ids, beside those of the schema.
 IDS = "person id"
@@ -104,6 +107,9 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
         if are_counted:
             check_epsilon(model, n_rows, n_features)
         ids = IDS if groups else None
+        n_public = n_rows if are_counted else values.get("n")
+        if n_public:
+            print(warn_of_price(model, n_public, n_features), end="", file=sys.stderr)
         model.fit(rows, groups=ids, progress=progress)
         # A fit in passes does not keep the names of columns.
         model.feature_names_in_ = schema.get_feature_names_out()
@@ -209,7 +215,24 @@ def describe_expectations(
             delta=budget.delta,
         )
         lines.append(f"costs {excess:.0%} more than k-means, on average")
-    return "\n".join(lines)
+    lines.append(warn_of_price(model, n_records, n_features))
+    return "\n".join(lines).rstrip()
+
+
+def warn_of_price(
+    model: Any,
+    n_records: int,
+    n_features: int,
+) -> str:
+    """Warn, by a line, of a cost far above the expected one; empty otherwise."""
+    n_groups = 1 if model.n_clusters == "auto" else model.n_clusters
+    records = n_records * epsilon_of_centers(model) / (n_groups * n_features)
+    if records >= LEAST_RECORDS:
+        return ""
+    return (
+        f"warning: n * epsilon / (k * columns) is {records:.2g}, below "
+        f"{LEAST_RECORDS}: in wide bounds the cost may be far above the expected one\n"
+    )
 
 
 def epsilon_of_centers(model: Any) -> float:

@@ -176,6 +176,10 @@ def check_cell(
     for name in ("groups", "missing"):
         value = getattr(cell, name)
         require(value is None or cell.kind.serves_persons, name, value, rule)
+    public_data = cell.params.get("public_data")
+    rule = f"null for {cell.dataset!r}, whose records are not public"
+    holds = public_data is None or not cell.restricted
+    require(holds, "public_data", public_data, rule)
     unclipped = cell.preprocessing not in DATA_DEPENDENT and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:

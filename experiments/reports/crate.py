@@ -23,6 +23,8 @@ from pkm.files import atomic_write, sha256
 METADATA = "ro-crate-metadata.json"
 WORKFLOW = "sweeps.yaml"
 README = "README.md"
+#: Media type of files of which none is known.
+BINARY = "application/octet-stream"
 #: Keys of the provenance of a figure, and the columns of rows that have their values.
 PROVENANCE_COLUMNS = {
     "sweeps": "sweep",
@@ -149,7 +151,7 @@ def describe_files(folder: Path) -> dict[str, dict]:
             "@id": name,
             "@type": "File",
             "name": path.name,
-            "encodingFormat": mimetypes.guess_type(name)[0],
+            "encodingFormat": mimetypes.guess_type(name)[0] or BINARY,
             "contentSize": str(len(content)),
             "sha256": sha256(content),
         }

@@ -3,11 +3,13 @@
 import multiprocessing
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -40,6 +42,8 @@ from pkm.experiments.store.store import Store
 
 #: Verbs that run cells; None stands for run, then report.
 RUN_VERBS = (None, "run", "retry")
+#: Verbs that write reports.
+REPORT_VERBS = (None, "report")
 #: Verbs that print, and change nothing.
 PRINT_VERBS = ("plan", "status")
 
@@ -210,34 +214,22 @@ def reproduce_papers(
         if config.verb in (None, "run"):
             run_cheapest(requests, costs, config, console)
     papers = [request.plan.paper for request in requests]
-    is_reported = config.verb in (None, "report")
+    is_reported = config.verb in REPORT_VERBS
     if is_reported:
         # What is not well written is refused before anything runs.
         for paper in papers:
             read_figures(paper)
             read_claims(paper)
     failed = []
-    published: list[Future] = []
-    # The report of a paper is made while the cells of the next one run, by a process
-    # that cannot know the classes that check a configuration.
-    settings = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawn) as reporter:
+    at_once = nullcontext(partial(publish, config=config, console=console))
+    with at_once if len(requests) == 1 else publish_beside(config, console) as submit:
         for number, request in enumerate(requests, 1):
             if len(requests) > 1:
                 line = f"paper {number} of {len(papers)}: {request.plan.paper}"
                 show(console, line, "bold")
             failed.append(run_verb(request, config, console))
-            if config.verb in PRINT_VERBS:
-                continue
-            if len(requests) == 1:
-                publish(request, config, console)
-                continue
-            report_made = reporter.submit(publish_and_print, request, settings)
-            report_made.add_done_callback(partial(print_result, console))
-            published.append(report_made)
-    for future in published:
-        future.result()
+            if config.verb not in PRINT_VERBS:
+                submit(request)
     index_page = Path(config.results) / "reports" / "index.html"
     if is_reported and index_page.is_file():
         table = make_summary_table(index_page.parent, papers, config.profile.name)
@@ -291,13 +283,81 @@ def publish(
     console: Console,
 ) -> None:
     """Write the report of a paper, and bring MLflow up to date, as ``verb`` wants."""
+    folder = report(request, config, console)
+    track(request, config, folder, console)
+
+
+@contextmanager
+def publish_beside(
+    config: DictConfig,
+    console: Console,
+) -> Iterator[Callable[[Request], None]]:
+    """Publish papers while the cells of the next ones run, and wait for the last.
+
+    One process makes reports, and another brings MLflow up to date, each with one paper
+    after the other. They cannot know the classes that check a configuration.
+
+    Yields
+    ------
+    callable
+        Takes the request of a paper whose cells have run.
+    """
+    settings = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
+    spawn = multiprocessing.get_context("spawn")
+    started: list[Future] = []
+
+    def print_result(future: Future[tuple[str, Path | None]]) -> None:
+        """Print what a process has printed, if it has not failed."""
+        if future.exception() is None and future.result()[0]:
+            lines = future.result()[0].rstrip()
+            console.print(Text.from_ansi(lines), soft_wrap=True)
+
+    # A report that is waited for starts its place in MLflow.
+    with (
+        ProcessPoolExecutor(1, spawn) as tracker,
+        ProcessPoolExecutor(1, spawn) as reporter,
+    ):
+
+        def begin(pool: ProcessPoolExecutor, *words: Any) -> Future:
+            future = pool.submit(capture, *words)
+            future.add_done_callback(print_result)
+            started.append(future)
+            return future
+
+        def submit(request: Request) -> None:
+            def track_reported(future: Future) -> None:
+                if future.exception() is None:
+                    begin(tracker, track, request, settings, future.result()[1])
+
+            made = begin(reporter, report, request, settings)
+            made.add_done_callback(track_reported)
+
+        yield submit
+    for future in started:
+        future.result()
+
+
+def capture(
+    call: Callable,
+    *words: Any,
+) -> tuple[str, Any]:
+    """Call a function in another process; return what it printed, and its result."""
+    console, _ = make_consoles()
+    with console.capture() as printed:
+        result = call(*words, console)
+    return printed.get(), result
+
+
+def track(
+    request: Request,
+    config: DictConfig,
+    folder: Path | None,
+    console: Console,
+) -> None:
+    """Bring MLflow up to date with a paper and the folder of its report."""
     store = Store(config.results)
-    folder = None
-    if config.verb in (None, "report"):
-        folder = report(request, store, config, console)
     # Without a results folder there is nothing to show.
-    is_tracked = config.tracking.name == "mlflow" and store.root.is_dir()
-    if is_tracked:
+    if config.tracking.name == "mlflow" and store.root.is_dir():
         # Imported here: MLflow takes seconds.
         from pkm.experiments.mlflow.tracking import sync_after_run
 
@@ -310,27 +370,6 @@ def publish(
             profile=profile,
             report=folder,
         )
-
-
-def publish_and_print(
-    request: Request,
-    config: DictConfig,
-) -> str:
-    """Publish a paper in another process; return what it printed."""
-    console, _ = make_consoles()
-    with console.capture() as capture:
-        publish(request, config, console)
-    return capture.get()
-
-
-def print_result(
-    console: Console,
-    future: Future[str],
-) -> None:
-    """Print what another process has printed, if it has not failed."""
-    if future.exception() is None and future.result():
-        lines = future.result().rstrip()
-        console.print(Text.from_ansi(lines), soft_wrap=True)
 
 
 def select_sweeps(
@@ -438,14 +477,22 @@ def make_summary_table(
 
 def report(
     request: Request,
-    store: Store,
     config: DictConfig,
     console: Console,
 ) -> Path | None:
-    """Write the report from the stored rows; return its folder, None without rows."""
+    """Write the report from the stored rows, if ``verb`` wants one.
+
+    Returns
+    -------
+    Path or None
+        Its folder; None without a report.
+    """
+    if config.verb not in REPORT_VERBS:
+        return None
     from pkm.analysis.pages import index_page
     from pkm.analysis.pages.report import build
 
+    store = Store(config.results)
     plan = request.plan
     profile = config.profile
     rows = plan.read_rows(store)

@@ -8,9 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pkm.arena import advise, leaderboard
-from pkm.arena.advice import evaluate_advice, find_leaf, fit_tree, make_matrix, rank_methods
-from pkm.arena.entry import ENTRY, VERIFICATION, Entry, write_entry, write_rows
+from pkm.arena import advise, leaderboard, ranks
+from pkm.arena.advice import (
+    ALWAYS,
+    compute_excess,
+    evaluate_advice,
+    find_leaf,
+    fit_tree,
+    make_matrix,
+)
+from pkm.arena.entry import ENTRY, ROWS, VERIFICATION, Entry, read_entry, write_entry, write_rows
 from pkm.arena.scores import cpu_ratio, score_costs
 from pkm.experiments.reports.crate import write_json
 from pkm.files import sha256
@@ -104,12 +111,12 @@ def test_costs_and_times_are_ratios_to_the_reference():
 
 
 def test_entries_are_ranked_by_their_cost_on_every_set(folders):
-    entries, scores = leaderboard.read_scores(folders)
+    entries, scores = ranks.read_scores(folders)
     scores = scores[scores["bounds_factor"] == 1]
-    ranks = leaderboard.rank_entries(entries, scores).set_index("method")["mean_rank"]
+    ranked = ranks.rank_entries(entries, scores).set_index("method")["mean_rank"]
     # The fourth is best on three sets and worst on one.
     expected = {"first": 7 / 4, "second": 11 / 4, "third": 15 / 4, "fourth": 7 / 4}
-    assert ranks.to_dict() == pytest.approx(expected)
+    assert ranked.to_dict() == pytest.approx(expected)
 
 
 def test_a_set_without_a_result_is_ranked_last(folders, tmp_path):
@@ -117,12 +124,12 @@ def test_a_set_without_a_result_is_ranked_last(folders, tmp_path):
     rows = make_rows("lacking", lambda dataset, epsilon: 0.9 * cost(dataset, epsilon))
     is_missing = (rows["dataset"] == "iris") & (rows["epsilon"] == 1.0)
     folder = make_entry(tmp_path / "lacking", rows[~is_missing].reset_index(drop=True))
-    entries, scores = leaderboard.read_scores([*folders, folder])
+    entries, scores = ranks.read_scores([*folders, folder])
     scores = scores[scores["bounds_factor"] == 1]
-    ranks = leaderboard.rank_entries(entries, scores).set_index("method")["mean_rank"]
+    ranked = ranks.rank_entries(entries, scores).set_index("method")["mean_rank"]
     others = [2, 2, 1]  # behind the fourth on two sets, before all on one
-    assert ranks["lacking"] == pytest.approx((5 + sum(others)) / 4)
-    table = leaderboard.make_table(entries, scores).set_index("entry")
+    assert ranked["lacking"] == pytest.approx((5 + sum(others)) / 4)
+    table = ranks.make_table(entries, scores, {}).set_index("entry")
     assert table.loc["lacking", "sets"] == len(SETS) - 1
     assert table.loc["first", "sets"] == len(SETS)
 
@@ -132,18 +139,100 @@ def test_the_page_has_an_accounting_each(folders, tmp_path):
     page = (tmp_path / "board" / "leaderboard.md").read_text()
     _, pure, approximate = page.partition("## (epsilon")[0], *page.split("## ")[1:3]
     assert "Second" not in pure and "Second" in approximate
-    for key in leaderboard.ACCOUNTINGS:
+    for key in ranks.ACCOUNTINGS:
         picture = tmp_path / "board" / "figures" / f"leaderboard-{key}.png"
         assert picture.read_bytes().startswith(b"\x89PNG")
-    content = (tmp_path / "board" / "leaderboard.csv").read_bytes()
     record = json.loads((tmp_path / "board" / "leaderboard.json").read_text())
-    assert record["distribution"][0]["sha256"] == sha256(content)
-    names = [field["name"] for field in record["recordSet"][0]["field"]]
-    table = pd.read_csv(tmp_path / "board" / "leaderboard.csv")
-    assert names == list(table)
-    np.testing.assert_allclose(
-        table.set_index("entry")["wide bounds"] / table.set_index("entry")["cost"], 10
-    )
+    for file, lines in zip(record["distribution"], record["recordSet"], strict=True):
+        content = (tmp_path / "board" / file["name"]).read_bytes()
+        assert file["sha256"] == sha256(content)
+        names = [field["name"] for field in lines["field"]]
+        assert names == list(pd.read_csv(tmp_path / "board" / file["name"]))
+    table = pd.read_csv(tmp_path / "board" / "leaderboard.csv", index_col="entry")
+    np.testing.assert_allclose(table["wide bounds"] / table["cost"], 10)
+    assert table["mean_rank_pure"].isna().to_dict() == {
+        name: notion == "approximate" for name, (_, notion) in COSTS.items()
+    }
+    # All three of Nemenyi's critical difference, on four sets.
+    differences = table["critical_difference_pure"].dropna()
+    assert set(differences) == {differences.iloc[0]} and len(differences) == 3
+
+
+def test_costs_by_size_are_those_of_the_sets_of_this_size(folders):
+    entries, scores = ranks.read_scores(folders)
+    table = ranks.make_size_table(entries, scores)
+    # Two sets in each of two classes: iris and s1, adult and letters.
+    keys = ["columns", "records", "bounds", "entry"]
+    costs = table.set_index(keys)["cost"]
+    assert len(table) == 2 * len(STAGES) * len(folders)
+    assert costs["up to 4", "up to 5,000", "as declared", "fourth"] == pytest.approx(3**0.5)
+    assert costs["up to 16", "up to 50,000", "wide", "fourth"] == pytest.approx(10)
+    # The page's script offers words for choice that begin with a letter.
+    words = {*table["columns"], *table["records"], *table["bounds"]}
+    assert all(word[0].isalpha() for word in words)
+
+
+def refute(folder):
+    """Write a verification that refutes an entry."""
+    entry = sha256((folder / ENTRY).read_bytes())
+    record = {"entry": entry, "status": "refuted", "verifier": "", "created": "2026-11-28"}
+    write_json(folder / VERIFICATION, record)
+
+
+VIOLATED = {"verdicts": {"replay": "consistent", "residuals": "violated"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        pytest.param({"audit": VIOLATED}, "violated", id="violated"),
+        pytest.param({"audit": None}, "no audit", id="program"),
+        pytest.param({"checks": [{"error": "it moves"}]}, "breaks the contract", id="contract"),
+        pytest.param({}, "refuted, 2026-11-28", id="refuted"),
+        pytest.param({"rows": "reference"}, "0", id="no result"),
+        pytest.param({"rows": "none"}, "0", id="no rows"),
+    ],
+)
+def test_what_was_not_attacked_or_fell_is_listed_without_a_rank(
+    folders, tmp_path, changes, word, monkeypatch
+):
+    """The ranks of the others are those without it, and the advice knows it not."""
+    rows = make_rows("best", lambda dataset, epsilon: 0.5)
+    kept = {"reference": rows[rows["method"] == "kmeans"]}
+    monkeypatch.setattr(leaderboard, "draw_ranks", lambda ranked, path: None)
+    compared = make_entry(tmp_path / ALWAYS, make_rows(ALWAYS, lambda dataset, epsilon: 2.0))
+    folders = [*folders, compared]
+    changes = dict(changes)
+    kind = changes.pop("rows", "all")
+    folder = make_entry(tmp_path / "best", kept.get(kind, rows).reset_index(drop=True), **changes)
+    if kind == "none":
+        (folder / ROWS).unlink()
+        write_entry(read_entry(folder), folder)
+    if word.startswith("refuted"):
+        refute(folder)
+    words = [*map(str, folders), f"out={tmp_path}"]
+    pages = []
+    for more in ([], [str(folder), f"advice={tmp_path / 'advice.json'}"]):
+        assert leaderboard.main([*words, *more]) == 0
+        pages.append((tmp_path / "leaderboard.md").read_text())
+    ranked, _, rest = pages[1].partition("## Not ranked")
+    assert ranked.strip() == pages[0].partition("## By the size")[0].strip()
+    assert f"| {word} |" in rest.partition("## By the size")[0]
+    assert "best" not in json.loads((tmp_path / "advice.json").read_text())["methods"]
+
+
+def test_advice_without_a_fixed_choice_is_refused(folders, tmp_path, capsys):
+    words = [*map(str, folders), f"out={tmp_path / 'board'}", "advice=advice.json"]
+    assert leaderboard.main(words) == 2
+    assert "advice='advice.json' is not allowed" in capsys.readouterr().err
+    assert not (tmp_path / "board").exists()
+
+
+def test_entries_without_any_result_are_refused(tmp_path, capsys):
+    rows = make_rows("best", lambda dataset, epsilon: 0.5)
+    folder = make_entry(tmp_path / "best", rows[rows["method"] == "kmeans"])
+    assert leaderboard.main([str(folder), f"out={tmp_path / 'board'}"]) == 2
+    assert "one has a result" in capsys.readouterr().err
 
 
 def test_a_single_entry_has_a_table(folders, tmp_path):
@@ -171,9 +260,9 @@ def test_a_verification_is_of_the_entry_as_it_is(folders):
         "created": "2026-11-28T10:00:00+00:00",
     }
     write_json(folder / VERIFICATION, record)
-    assert leaderboard.read_status(folder) == "verified by Grace, 2026-11-28"
+    assert ranks.read_status(folder) == "verified by Grace, 2026-11-28"
     (folder / ENTRY).write_text((folder / ENTRY).read_text() + "\n")
-    assert leaderboard.read_status(folder) == "self-reported"
+    assert ranks.read_status(folder) == "self-reported"
 
 
 def test_a_verification_is_of_the_files_as_they_are(folders):
@@ -181,9 +270,9 @@ def test_a_verification_is_of_the_files_as_they_are(folders):
     entry = sha256((folder / ENTRY).read_bytes())
     record = {"entry": entry, "status": "verified", "verifier": "", "created": "2026-11-28"}
     write_json(folder / VERIFICATION, record)
-    assert leaderboard.read_status(folder) == "verified, 2026-11-28"
+    assert ranks.read_status(folder) == "verified, 2026-11-28"
     (folder / "more").write_text("more")
-    assert leaderboard.read_status(folder) == "self-reported"
+    assert ranks.read_status(folder) == "self-reported"
 
 
 @pytest.mark.parametrize(
@@ -266,7 +355,25 @@ def test_advice_beats_a_fixed_choice_where_methods_differ(matrix):
     regret = evaluate_advice(matrix)
     assert regret["advice"][0] < 0.1 < regret["synopsis"][1]
     narrow = find_leaf(fit_tree(matrix), {"n_epsilon_per_k": 1000.0, "d": 3, "bounds_factor": 1.0})
-    assert rank_methods(narrow)[0] == "narrow" and rank_methods(narrow)[-1] == "never"
+    ranked = list(narrow["costs"])
+    assert ranked[0] == "narrow" and ranked[-1] == "never"
+
+
+def test_a_method_is_not_advised_where_it_has_no_result(matrix):
+    """A gap counts as the worst cost; costs and intervals are of the other cells."""
+    lacking = matrix.copy()
+    is_wide = lacking.index.get_level_values("d") > 25
+    lacking.loc[is_wide, "synopsis"] = np.nan
+    for leaf in fit_tree(lacking):
+        low, high = leaf["bounds"].get("d", [0.0, 1e300])
+        ranked = list(leaf["costs"])
+        if low >= 25:
+            assert "synopsis" not in ranked
+        elif high <= 25:
+            assert ranked.index("synopsis") < ranked.index("never")
+    excess = compute_excess(lacking)
+    assert (excess.min(axis=1) == 1).all() and (excess >= 1).all(axis=None)
+    assert (excess.loc[is_wide, "synopsis"] == excess.loc[is_wide, "never"]).all()
 
 
 def test_a_method_that_is_always_best_leaves_no_regret(matrix):
@@ -283,8 +390,27 @@ def test_a_method_that_is_always_best_leaves_no_regret(matrix):
         (["n=10", "d=2", "k=3", "epsilon=1", "bounds=huge"], "bounds='huge'"),
         (["n=10", "d=2", "k=3", "epsilon=1", "unit=group"], "unit='group'"),
         (["n=10", "d=2", "k=3", "epsilon=1", "size=3"], "option='size'"),
+        (["n=10", "k=3", "epsilon=1", "schema=none.yaml"], "schema='none.yaml' is not allowed"),
+        (["n=10", "d=2", "k=3", "epsilon=1", f"schema={__file__}"], "d='2' is not allowed"),
     ],
 )
 def test_bad_numbers_are_refused(words, message, capsys):
     assert advise.main(words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_schema_has_the_number_of_columns(tmp_path, capsys):
+    path = tmp_path / "schema.yaml"
+    rules = ("age: {kind: number, low: 0, high: 100}", "plan: {kind: category, levels: [a, b]}")
+    path.write_text("\n".join(rules))
+    answers = []
+    # Two values of the plan, and any other.
+    for word in ("d=4", f"schema={path}"):
+        assert advise.main(["n=500", word, "k=3", "epsilon=1"]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
+
+
+def test_methods_that_others_entered_are_not_said_to_serve_persons():
+    assert advise.serves_persons("fastlloyd", 1000, 3)
+    assert not advise.serves_persons("method_of_others", 1000, 3)

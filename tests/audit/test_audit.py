@@ -31,6 +31,10 @@ for method in PRIVATE.values():
 
 #: One of every kind of data, and the tenth one, of many records.
 N_PAIRS = len(PAIR_GENERATORS) + 1
+#: Of a short audit.
+FEW_PAIRS = 4
+#: Four pairs of it take as long as those of twenty other methods.
+COSTLY = {"PEMeans published"}
 # Releases that cost more than is charged, with the flaw that says so. All other registered flaws
 # are of a kind that no release shows: quantities that are taken as public, or accuracy.
 REGISTERED = {
@@ -39,19 +43,37 @@ REGISTERED = {
 }
 
 
+def find_flaws(report):
+    return {found.label: found.flaw for found in report.findings}
+
+
 # One pair of every kind of data; `make audit` replays 500, and a thousand audits are
 # `make false-alarms`. Replay is deterministic: a sound method never exceeds its charge.
 # Coverage is measured in shorter tests of the same code (`no_cover`): it makes half as long again.
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize("name", PRIVATE)
 def test_replay_finds_registered_flaws_alone(name):
     # Ten pairs show the flaws of DPM and DP-Lloyd in most audits: in this one.
     report = audit(PRIVATE[name], ["replay"], n_pairs=N_PAIRS, seed=4)
-    assert {found.label: found.flaw for found in report.findings} == REGISTERED.get(name, {})
+    assert find_flaws(report) == REGISTERED.get(name, {})
     verdict = "violated" if name in REGISTERED else "consistent"
     assert report.verdicts == {"replay": verdict}
     assert report.n_pairs == N_PAIRS
     assert max(report.tightness.values()) > 0.9
+
+
+# With seeds in turn, all methods together have the pairs of one long audit.
+@pytest.mark.no_cover
+@pytest.mark.parametrize(
+    ("seed", "name"),
+    [pytest.param(*case, id=case[1]) for case in enumerate(PRIVATE) if case[1] not in COSTLY],
+)
+def test_a_short_replay_finds_registered_flaws_alone(seed, name):
+    report = audit(PRIVATE[name], ["replay"], n_pairs=FEW_PAIRS, seed=seed)
+    found = find_flaws(report)
+    assert found.items() <= REGISTERED.get(name, {}).items()
+    assert report.verdicts == {"replay": "violated" if found else "consistent"}
 
 
 # Residuals, which see no pairs, make about twenty tests, each an alarm by chance with probability
@@ -250,14 +272,17 @@ def test_a_method_without_a_claim_is_refused():
         audit(Lloyd(3))
 
 
-def test_command_prints_json_lines(capsys):
-    assert main(["DPM", "pairs=9", "seed=3", "view=replay", "--json"]) == 0
+# Two pairs with these seeds show the registered flaws.
+@pytest.mark.parametrize(("name", "seed"), [("DPM", 3), ("DPLloyd", 0)])
+def test_command_prints_json_lines(name, seed, capsys):
+    assert main([name, "pairs=2", f"seed={seed}", "view=replay", "--json"]) == 0
     published, sound = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (published["method"], published["variant"]) == ("DPM", "published")
+    assert (published["method"], published["variant"]) == (name, "published")
     assert published["verdicts"] == {"replay": "violated"}
-    assert published["findings"][0]["flaw"] == "F-13"
+    flaws = {found["label"]: found["flaw"] for found in published["findings"]}
+    assert flaws == REGISTERED[f"{name} published"]
     assert sound["verdicts"] == {"replay": "consistent"}
-    assert sound["n_pairs"] == 9
+    assert sound["n_pairs"] == 2
 
 
 @pytest.mark.slow

@@ -301,6 +301,6 @@ def print_faults():
         print(f"{name:30} {base.__name__:15} {finding}")
 
 
-# PYTHONPATH=build/path:tests/support python tests/audit/test_planted_faults.py
+# PYTHONPATH=tests/support python tests/audit/test_planted_faults.py
 if __name__ == "__main__":
     print_faults()

@@ -51,7 +51,7 @@ def test_a_missed_target_is_status_1(monkeypatch, capsys, value, status):
 @pytest.mark.parametrize(
     ("words", "rule"),
     [
-        (["speed"], "part 'speed' is unknown; known are sweep, "),
+        (["speed"], "part 'speed' is unknown; known are first_calls, "),
         (["sweep", "--scale", "0"], "scale=0.0 must be at least 0.1"),
     ],
 )

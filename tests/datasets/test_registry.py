@@ -8,10 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tiny_files import write_file
 
 from pkm import datasets
+from pkm.catalogue import CatalogueError, add_config_dirs
 from pkm.datasets import parsers, registry
 from pkm.datasets.registry import G2_ENTRIES
+from pkm.files import sha256
 
 # Points, columns, default k, rows outside the public domain, number of classes (0: no labels).
 SETS = {
@@ -376,6 +379,11 @@ def test_entry_may_be_based_on_another(tmp_path):
         ("source", "url", "[tiny] files key: unknown 'url'; did you mean 'urls'?"),
         ("[[tiny.files]]", "[tiny.files]", "[tiny]: files="),
         ("[tiny]", "[tiny", "Expected ']'"),
+        ('"tiny/tiny.txt"', '"../tiny.txt"', "path='../tiny.txt' should stay in its folder"),
+        ('"tiny/tiny.txt"', '"/tiny.txt"', "path='/tiny.txt' should stay in its folder"),
+        ("lower = 0", "lower = 9", "tiny: bounds of column 0 are lower=9, upper=9"),
+        ("upper = 9", "upper = inf", "tiny: bounds should be finite"),
+        ("k = 2", "k = 2\ntraining = { epoch = 3 }", "unexpected keyword argument 'epoch'"),
         ('title = "three', 'based_on = "tinny"\ntitle = "three', "did you mean 'tiny'?"),
     ],
 )
@@ -440,3 +448,103 @@ def test_older_fingerprints_omit_newer_fields():
     entry = registry.find("yeast")
     prescaled = registry.Entry(**{**vars(entry), "prescaled": True})
     assert registry.fingerprint(prescaled) != datasets.fingerprint("yeast")
+
+
+CONTENT = b"1,0.5\n3,-1\n5,1\n"
+
+
+@pytest.fixture
+def own_folder(tmp_path):
+    """Return a folder of the search path with a set `tiny`, whose file lies there."""
+    with add_config_dirs([str(tmp_path)]):
+        (tmp_path / "datasets.toml").write_text(VALID)
+        write_file(tmp_path, "tiny/tiny.txt", CONTENT)
+        yield tmp_path
+
+
+def test_own_sets_are_loaded_by_name(own_folder):
+    assert datasets.names()[len(registry.ENTRIES)] == "tiny"
+    loaded = datasets.load("tiny")
+    assert loaded.points.tolist() == [[1, 0.5], [3, -1], [5, 1]]
+    assert loaded.origin == "own folder"
+    assert datasets.why_unavailable("tiny") is None
+    with pytest.raises(ValueError, match="did you mean 'tiny'"):
+        datasets.load("tiyn")
+
+
+def test_own_sets_are_known_with_their_folder_alone(tmp_path):
+    (tmp_path / "datasets.toml").write_text(VALID)
+    with add_config_dirs([str(tmp_path)]):
+        assert "tiny" in datasets.names()
+    assert "tiny" not in datasets.names()
+    with pytest.raises(ValueError, match="unknown data set 'tiny'"):
+        datasets.load("tiny")
+
+
+@pytest.mark.parametrize(("said", "expected"), [("", True), ("true", True), ("false", False)])
+def test_own_sets_are_somebodys_unless_the_table_says_otherwise(own_folder, said, expected):
+    key = f"restricted = {said}\n" if said else ""
+    (own_folder / "datasets.toml").write_text(VALID.replace("k = 2\n", f"k = 2\n{key}"))
+    assert datasets.is_restricted("tiny") is expected
+    unkeyed = replace(registry.find("tiny"), restricted=False)
+    is_keyed = datasets.fingerprint("tiny") != registry.fingerprint(unkeyed)
+    assert is_keyed is expected
+
+
+def test_file_of_an_own_set_is_checked(own_folder):
+    declared = VALID.replace("source", f'sha256 = "{sha256(CONTENT)}"\nsource')
+    (own_folder / "datasets.toml").write_text(declared)
+    assert len(datasets.load("tiny").points) == 3
+    write_file(own_folder, "tiny/tiny.txt", CONTENT.replace(b"5", b"6"))
+    with pytest.raises(datasets.ChecksumMismatch, match="the registry declares"):
+        datasets.load("tiny")
+
+
+def test_missing_file_of_an_own_set_is_wanted_beside_its_table(own_folder):
+    (own_folder / "tiny" / "tiny.txt").unlink()
+    assert f"Put it into {own_folder}, " in datasets.why_unavailable("tiny")
+
+
+def test_folders_with_equal_paths_have_hashes_of_their_own(own_folder, tmp_path_factory):
+    first = datasets.fingerprint("tiny")
+    other = tmp_path_factory.mktemp("other")
+    (other / "datasets.toml").write_text(
+        VALID.replace("tiny]", "small]").replace("tiny.f", "small.f")
+    )
+    write_file(other, "tiny/tiny.txt", CONTENT + b"7,0\n")
+    with add_config_dirs([str(other)]):
+        assert datasets.fingerprint("small") != first == datasets.fingerprint("tiny")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("iris", "datasets/registry.toml"),
+        ("g2-2-10", "datasets/registry.toml"),
+        ("synth-4-2-0", "pkm.datasets.generated.families"),
+        ("gaussian-10", "pkm.datasets.generated.families"),
+        ("file", "conf/dataset/file.yaml"),
+        ("tiny", "own/datasets.toml"),
+    ],
+)
+def test_a_name_with_two_meanings_is_refused(own_folder, name, place):
+    text = VALID.replace("[tiny]", f"[{name}]").replace("[tiny.", f"[{name}.")
+    (own_folder / "own").mkdir()
+    (own_folder / "own" / "datasets.toml").write_text(VALID)
+    (own_folder / "datasets.toml").write_text(text)
+    folders = [str(own_folder / "own")] if name == "tiny" else []
+    with (
+        add_config_dirs(folders),
+        pytest.raises(CatalogueError, match=f"dataset={name} is declared twice: ") as refused,
+    ):
+        # Whatever is asked for.
+        datasets.load("wine")
+    assert place in str(refused.value)
+    assert str(own_folder / "datasets.toml") in str(refused.value)
+
+
+def test_a_wrong_table_is_refused_with_its_file(own_folder):
+    (own_folder / "datasets.toml").write_text(VALID.replace("license", "licence"))
+    with pytest.raises(CatalogueError, match="unknown 'licence'; did you mean") as refused:
+        datasets.load("wine")
+    assert str(refused.value).startswith(str(own_folder / "datasets.toml"))

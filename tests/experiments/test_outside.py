@@ -75,6 +75,20 @@ def test_the_test_of_the_method_passes(folder):
     assert "replay consistent  residuals consistent" in audited
 
 
+def test_a_data_set_is_run_by_its_name(folder):
+    (folder / "my_conf" / "datasets.toml").write_text(block("toml", "my_conf/datasets.toml"))
+    stays = "age,days\n30,3\n31,2\n29,4\n80,14\n77,12\n79,15\n"
+    (folder / "my_conf" / "stays.csv").write_text(stays)
+    sweeps = folder / "my_conf" / "paper" / "demo" / "sweeps.yaml"
+    sweeps.write_text(sweeps.read_text().replace("wine", "stays"))
+    (command,) = re.findall(r"`pkm (run --config-dir my_conf dataset=\S+)`", PAGE)
+    assert " stays " in pkm(folder, *command.split(), "method=eugkm", "seeds=2")
+    words = ("reproduce", "--config-dir", "my_conf", "paper=demo", "profile=smoke")
+    assert "0 failed" in pkm(folder, *words, "tracking=none")
+    page = folder / "results" / "reports" / "demo-smoke" / "index.html"
+    assert "stays" in page.read_text(encoding="utf-8")
+
+
 def test_a_paper_is_reported(folder):
     words = ("reproduce", "--config-dir", "my_conf", "paper=demo", "profile=smoke")
     printed = pkm(folder, *words, "tracking=none")

@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
 
+from pkm import methods
 from pkm.audit.conformance import CHECKS, check_replay, conformance
 from pkm.audit.report import configure
 from pkm.compute import Points
@@ -280,6 +281,26 @@ NO_WEIGHTS = dict.fromkeys(
     "queries that are no sums over rows refuse weights",
 )
 COHORTS = {"check_fit2d_1sample": "every cohort needs a user of its own"}
+#: Exported classes with a fit that scikit-learn's checks are not run on, with the reason.
+UNCHECKED = {
+    "PrivateKMeans": "a base class: it clusters nothing",
+    "ProgramKMeans": "without a command it clusters nothing",
+    "DiffprivlibKMeans": "its library has an environment of its own: checked where there is one",
+    "Unlearning": "it is fitted to the points of clients, not to an array",
+    "KFed": "it is fitted to the points of clients, not to an array",
+}
+
+
+def test_every_exported_estimator_is_checked_or_listed():
+    exported = {name for name in methods.__all__ if hasattr(getattr(methods, name), "fit")}
+    assert exported == {method.__name__ for method in CLASSES} | UNCHECKED.keys()
+
+
+@pytest.mark.parametrize("name", sorted(UNCHECKED.keys() - set(AVAILABLE)))
+def test_listed_estimators_fit_no_array(name):
+    estimator = getattr(methods, name)(2)
+    with pytest.raises((AttributeError, RuntimeError, TypeError, ValueError)):
+        estimator.fit(blobs(20))
 
 
 @pytest.mark.slow

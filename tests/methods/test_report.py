@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from estimators import blobs
 from scipy import integrate, stats
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from pkm.methods import (
@@ -22,6 +23,7 @@ from pkm.methods import (
 )
 from pkm.methods.report import CONFIDENCE, REPORTED, _laplace_tails, bound_means, plan_report
 from pkm.privacy import (
+    SCALE,
     Budget,
     Gaussian,
     Laplace,
@@ -228,6 +230,23 @@ def test_a_count_that_may_be_zero_bounds_nothing(kind):
     intervals = bound_means(sums, np.array([7.0, 99.0]), kind(3.0), kind(4.0), CONFIDENCE)
     assert intervals[0].tolist() == [[-1.0, 1.0]]
     assert np.abs(intervals[1]).max() < 0.5
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("method", [FastLloyd, SuLloyd])
+def test_intervals_of_the_cost_hold_as_often_as_they_say(method):
+    """Of 200 fits; the number is binomial, outside with a probability of at most 1e-6."""
+    points = snap(blobs(300))
+    fitted = method(2, epsilon=4.0, n_iterations=1, report=0.1)
+    run = fitted.fit_batch(points, range(200), secure=False)
+    n_held = 0
+    for centers, report in zip(run.centers, run.reports, strict=True):
+        lengths = cdist(points / SCALE, centers / SCALE).min(axis=1)
+        clipped = np.minimum(lengths, report.cost_limit)
+        low, high = report.cost_interval
+        n_held += low <= clipped @ clipped <= high
+    least, most = stats.binom.interval(1 - 1e-6, 200, CONFIDENCE)
+    assert least <= n_held <= most
 
 
 @pytest.mark.statistical

@@ -1,6 +1,8 @@
-"""The bounds of docs/theory.md, with each of their constants."""
+"""The bounds and constants that docs/theory.md prints."""
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,9 +10,17 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from pkm.methods import QuadtreeKMeans
-from pkm.methods.synthetic.price import detection_limit
+from pkm.methods.synthetic.price import GRIDS, HASHING, detection_limit
 from pkm.methods.trees.levels import average_with_children, nonnegative_cells
 from pkm.privacy import gaussian_mu
+
+PAGE = Path(__file__).parents[2].joinpath("docs", "theory.md").read_text(encoding="utf-8")
+
+
+def printed(pattern):
+    """The numbers of the one place of the page that has the pattern."""
+    (found,) = re.findall(pattern, PAGE)
+    return [float(number) for number in found]
 
 
 def count_cells(points, intervals):
@@ -79,6 +89,31 @@ def test_costs_of_grids_are_within_the_bound(n, d, epsilon):
             assert abs(of_points - of_cells) <= bound
     # The mean of twenty is below the bound on the expectation by far more than its error.
     assert np.mean(distances) <= schedule_bound(n, d, epsilon)
+
+
+@pytest.mark.parametrize(
+    ("law", "row"), [(GRIDS, "up to three"), (HASHING, "from four on")], ids=["grids", "hashing"]
+)
+def test_the_page_has_the_constants_of_the_law(law, row):
+    constants = printed(rf"\| {row} \| (\S+) \| (\S+) \| (\S+) \|")
+    assert constants == [law.factor, law.columns, law.ratio]
+
+
+def test_the_page_has_the_detection_limits():
+    limits = printed(r"(\d+) / epsilon records on up to three columns, and from\s+(\d+) / mu")
+    assert limits == [GRIDS.detected, HASHING.detected]
+    lower = printed(r"ten centers that is (\S+) / epsilon in two columns and (\S+) / mu in ten")
+    bounds = least_group(1e6, 10, 1.0, pure=True), least_group(1e30, 10, 1.0, pure=False)
+    assert lower == pytest.approx(bounds, abs=0.05)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_the_page_has_the_bounds_for_grids(d):
+    row = printed(rf"\| d = {d} \| (\S+) \| (\S+) \| (\S+) \|")
+    for n, value in zip((10**4, 10**6, 10**8), row, strict=True):
+        bound = schedule_bound(n, d, 1.0) ** 2 / n
+        # Numbers have two digits, or fewer decimals.
+        assert value == pytest.approx(bound, rel=0.05, abs=0.0005)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])

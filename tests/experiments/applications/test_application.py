@@ -11,7 +11,7 @@ from swept_rows import SWEEP, rows
 import pkm.__main__
 from pkm import catalogue
 from pkm.__main__ import main
-from pkm.catalogue import CONF, ENTRY_POINTS
+from pkm.catalogue import CONF, ENTRY_POINTS, FOLDERS
 from pkm.experiments.applications.composition import load_config
 from pkm.experiments.commands import dashboard, reproduce, run, run_cells, sync
 from pkm.experiments.config.groups import choices
@@ -214,6 +214,97 @@ def test_a_folder_that_is_not_right_is_refused_before_anything_runs(
 def test_a_missing_folder_is_refused(call, capfd):
     assert call_pkm("run") == 2
     assert "own' must be a folder that exists" in capfd.readouterr().err
+
+
+OWN_SET = """
+[tiny]
+title = "nine points"
+n = 9
+d = 2
+k = 2
+parser = "numbers"
+license = "none"
+citation = "nobody"
+domain = [{ lower = 0, upper = 9, reason = "digits" }]
+files = [{ path = "tiny.txt", source = "here" }]
+"""
+
+
+@pytest.fixture
+def own_set(own_folder):
+    (own_folder / "datasets.toml").write_text(OWN_SET)
+    (own_folder / "tiny.txt").write_text("".join(f"{i} {9 - i % 3}\n" for i in range(9)))
+    return own_folder
+
+
+@pytest.mark.slow
+def test_a_set_of_ones_own_is_swept_by_workers_as_somebodys(own_set):
+    words = ("run", "-m", "method=lloyd,fastlloyd", "dataset=tiny,iris", "seeds=1", "epsilon=1")
+    assert call_pkm(*words, "backend=processes", "backend.jobs=2") == 0
+    noise = rows().groupby("dataset")["noise"].agg(set)
+    assert noise["tiny"] == {"none", "secure"}
+    assert noise["iris"] == {"none", "seeded"}
+    files = Path("results").glob("cells/*/*.parquet")
+    readable = [bool(file.stat().st_mode & 0o077) for file in files]
+    assert sorted(readable) == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("license", "licence", "own/datasets.toml: [tiny] key: unknown 'licence'"),
+        ("[tiny]", "[tiny", "own/datasets.toml: Expected ']'"),
+        ("[tiny]", "[iris]", "dataset=iris is declared twice: "),
+    ],
+)
+def test_wrong_sets_of_ones_own_are_refused_in_one_line(own_set, capfd, old, new, message):
+    (own_set / "datasets.toml").write_text(OWN_SET.replace(old, new))
+    for verb, words in {
+        "run": ["dataset=iris"],
+        "reproduce": ["paper=dpm", "profile=smoke"],
+    }.items():
+        assert call_pkm(verb, *words) == 2
+        err = capfd.readouterr().err
+        assert message in err
+        assert err.count("\n") == 1
+
+
+@pytest.fixture
+def declare(monkeypatch):
+    """Return a function by which an installed package declares a folder."""
+
+    def declare_folder(package):
+        entry = EntryPoint("mine", package, FOLDERS)
+        found = {FOLDERS: [entry]}
+        monkeypatch.setattr(catalogue, "entry_points", lambda group: found.get(group, []))
+        catalogue.declared_folders.cache_clear()
+        catalogue._catalogue.cache_clear()
+
+    yield declare_folder
+    catalogue.declared_folders.cache_clear()
+    catalogue._catalogue.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["conf_of_a_package", "package_with.conf"])
+def test_a_folder_of_an_installed_package_is_searched(own_set, monkeypatch, declare, name):
+    package = own_set.parent.joinpath(*name.split("."))
+    package.parent.mkdir(exist_ok=True)
+    (own_set / "method").mkdir()
+    (own_set / "method" / "halved.yaml").write_text("name: halved\n_target_: pkm.methods.Lloyd\n")
+    own_set.rename(package)
+    monkeypatch.syspath_prepend(own_set.parent)
+    declare(name)
+    assert main(["run", "dataset=tiny", "method=halved", "seeds=1"]) == 0
+    assert rows()["dataset"].tolist() == ["tiny"]
+
+
+@pytest.mark.parametrize("package", ["nowhere", "nowhere.conf", "pkm.names", "", "pkm:conf"])
+def test_a_package_without_a_folder_is_refused_in_one_line(call, declare, capfd, package):
+    declare(package)
+    assert main(["run"]) == 2
+    err = capfd.readouterr().err
+    assert f"entry point mine of pkm.conf: {package!r} must be a package" in err
+    assert err.count("\n") == 1
 
 
 def test_two_packages_with_one_method_are_refused(monkeypatch):

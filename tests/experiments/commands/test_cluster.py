@@ -224,6 +224,29 @@ def test_a_dry_run_reads_nothing(folder, capsys):
     assert "groups of fewer than" in printed
 
 
+@pytest.mark.parametrize(
+    ("words", "is_warned"),
+    [
+        (["epsilon=0.07"], True),
+        (["epsilon=0.09"], False),
+        (["epsilon=0.07", "groups=id"], False),  # n is secret, and nobody says it
+        (["epsilon=0.07", "groups=id", "n=4000"], True),
+        (["epsilon=0.07", "n=4000", "dry_run=yes"], True),
+    ],
+)
+def test_few_records_for_the_columns_are_warned_of_before_a_fit(
+    folder, capsys, monkeypatch, words, is_warned
+):
+    def fit(*arguments, **options):
+        raise ValueError("nothing was fitted")
+
+    monkeypatch.setattr(SynopsisKMeans, "fit", fit)
+    cluster.main([*COMMAND, *words])
+    told = "".join(capsys.readouterr())
+    # 4,000 * 0.9 * 0.07 records times epsilon, 3 groups, 10 columns.
+    assert ("warning: n * epsilon / (k * columns) is 8.4, below 10" in told) == is_warned
+
+
 def test_epsilon_is_chosen_by_a_wished_excess(folder, capsys):
     words = [*COMMAND[:-1], "epsilon=auto", "excess=0.2", "n=100000", "dry_run=yes"]
     assert cluster.main(words) == 0

@@ -133,3 +133,10 @@ def test_missing_method_is_a_gap():
     assert [cell.method for cell in plan.cells] == ["lloyd"]
     assert plan.gaps[0].method == "missing"
     assert "no_such_package" in plan.gaps[0].reason
+
+
+def test_restricted_records_are_no_public_data(monkeypatch):
+    monkeypatch.setattr("pkm.experiments.plan.feasibility.why_unavailable", lambda *_: None)
+    assert cells(datasets=["yeast"], methods=["feddp_same"])
+    with pytest.raises(ConfigurationError, match="null for 'tmi', whose records are not public"):
+        cells(datasets=["tmi"], methods=["feddp_same"])
