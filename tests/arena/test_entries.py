@@ -39,8 +39,10 @@ def test_costs_and_epsilon_follow_from_what_was_released(folder):
     entry = read_entry(folder)
     rows = read_rows(folder, COLUMNS)
     own = rows[rows["method"] == entry.name]
-    assert checks.check_costs(own, find_cells(entry), None) == []
-    assert checks.check_charges(own) == []
+    # One run of each cell, which all have the same charges: `pkm arena verify` reads every run.
+    first = own.groupby("cell").head(1)
+    assert checks.check_costs(first, find_cells(entry), None) == []
+    assert checks.check_charges(first) == []
 
 
 @pytest.mark.slow
