@@ -143,7 +143,7 @@ const MARKS = {
   heatmap: () => ({}),
 };
 
-function viewed(panel, kind) {
+function panelView(panel, kind) {
   const values = panel.values.map((row) =>
     ({ ...row, ...("at" in row ? MARKS[kind](row) : { level: row.value }) }));
   const view = { ...structuredClone(KINDS[kind]), title: panel.title, data: { values } };
@@ -201,7 +201,7 @@ function addLegend(views, { hues, columns }) {
 
 // The Vega-Lite specification of a chart, one view a panel.
 function specify(chart) {
-  const views = chart.panels.map((panel) => viewed(panel, chart.kind));
+  const views = chart.panels.map((panel) => panelView(panel, chart.kind));
   const isMap = chart.kind === "heatmap";
   if (!isMap) addLegend(views, chart);
   return {
