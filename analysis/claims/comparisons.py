@@ -170,7 +170,11 @@ def find_comparisons(
         raise MissingRows(context.explain_missing(check["sweep"]))
     # Number the comparisons.
     identity = [*over, "left_label", "right_label"]
-    groups = rows.groupby(identity, sort=False, dropna=False)
+    groups = rows.groupby(
+        identity,
+        sort=False,
+        dropna=False,
+    )
     rows = rows.assign(comparison=groups.ngroup()).sort_values(
         "comparison", kind="stable", ignore_index=True
     )
@@ -424,19 +428,22 @@ def divide_sides(
 ) -> BootstrapValues:
     """Compute resampled ratios left / right of each comparison.
 
-    Without `right` the left side itself (its mean relative to `relative_to`). ``by:
-    difference`` subtracts the right side instead; `times` multiplies the left side by
-    an expression in the columns of its cells, such as ``1 / k``.
+    Without `right` and `along` the left side itself, or its mean relative to
+    `relative_to`. ``by: difference`` subtracts the right side instead; `times`
+    multiplies the left side by an expression in the columns of its cells, such as ``1 /
+    k``.
     """
     left = comparisons.resample("left")
-    right = comparisons.resample("right") if "right" in check else 1.0
+    has_right = {"right", "along"} & set(check)
+    right = comparisons.resample("right") if has_right else 1.0
     if "times" in check:
         cells = comparisons.matrix.cells
         factors = evaluate_columns(cells, check["times"])
         factors = np.broadcast_to(np.asarray(factors, dtype=float), len(cells))
         left = left * comparisons.average(factors[None, comparisons.rows["left"]])
 
-    name = "Ratio" if {"right", "relative_to", "times"} & set(check) else "Value"
+    is_ratio = has_right or {"relative_to", "times"} & set(check)
+    name = "Ratio" if is_ratio else "Value"
     values = left / right
     if check.get("by") == "difference":
         name = "Difference"

@@ -154,7 +154,12 @@ def _evaluate_groups(
     )
     ranges = _describe_ranges(evidence if is_truth else cases)
     text = f"{joint.name}: {ranges}" if is_truth else ranges
-    return replace(joint, cases=cases.iloc[:1], evidence=evidence, text=text)
+    return replace(
+        joint,
+        cases=cases.iloc[:1],
+        evidence=evidence,
+        text=text,
+    )
 
 
 def _describe_ranges(cases: pd.DataFrame) -> str:
@@ -204,7 +209,12 @@ def _evaluate_statistic(
     """Evaluate an expression on values of shape (resamples, cases)."""
     metrics = cases.get("metric", pd.Series("", cases.index))
     sign = np.where(metrics.map(higher_is_better), -1, 1)
-    return evaluate_columns(cases, expression, value=values, loss=sign * values)
+    return evaluate_columns(
+        cases,
+        expression,
+        value=values,
+        loss=sign * values,
+    )
 
 
 # Orderings

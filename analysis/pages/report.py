@@ -36,7 +36,11 @@ SUMMARY = "report.json"
 #: What the charts of a page are filtered by, and how it is called.
 CHOICES = {"dataset": "data set", "adjacency": "adjacency"}
 #: Outcomes of comparisons: what speaks against a claim comes first.
-OUTCOMES = {"violated": 0, "open": 1, "kept": 2}
+OUTCOMES = {
+    "violated": 0,
+    "open": 1,
+    "kept": 2,
+}
 _MAX_EVIDENCE_LINES = 12
 _WRITTEN_SUFFIXES = (".csv", ".tex", ".png")
 
@@ -171,7 +175,11 @@ def build(
             if figure["spec"].front_page
         ],
     }
-    text = json.dumps(summary, indent=1, ensure_ascii=False)
+    text = json.dumps(
+        summary,
+        indent=1,
+        ensure_ascii=False,
+    )
     atomic_write(out / SUMMARY, text.encode())
     page = out / "index.html"
     atomic_write(page, html.encode())
@@ -186,7 +194,13 @@ def _write_figure(
     """Write image and table of a figure; return what the template needs of them."""
     missing = missing_text(result.missing)
     caption = f"{result.caption} {missing}".strip()
-    write(result.table, out / "tables", name, result.formatted, caption)
+    write(
+        result.table,
+        out / "tables",
+        name,
+        result.formatted,
+        caption,
+    )
     context = vars(result) | {"name": name, "missing_text": missing}
     if result.drawing is None:
         return context

@@ -1,10 +1,10 @@
 """Interactive charts of pages as data, which ``templates/charts.js`` draws.
 
-A chart has records of what the pointer shows, and for each panel what a drawing decides
-of scales, names and colors.
+A chart has the rows of each panel, and what a drawing decides of scales, names and
+colors.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import cycle
 from typing import Any
 
@@ -16,6 +16,23 @@ from pkm.analysis.render import forest, heatmap, lines
 from pkm.analysis.render.panel import Drawing, Panel
 
 Json = dict
+#: Columns of a table that the script reads.
+COLUMNS = (
+    "value",
+    "low",
+    "high",
+    "seeds",
+    "epsilon",
+    "epsilon_spent",
+    "style",
+    "cell",
+    "shown_low",
+    "shown_high",
+    "curve",
+    "piece",
+    "reported",
+    "text",
+)
 #: Keys of a figure that the script reads.
 KEYS = (
     "hue",
@@ -82,21 +99,16 @@ def _list_hues(
 def _describe(panel: Panel) -> Json:
     """Return what a panel shows."""
     spec = panel.spec
-    place = PLACES[spec.kind]
     description = {key: getattr(spec, key) for key in KEYS} | {
         "title": panel.title,
         "x_label": panel.x_label,
         "y_label": panel.y_label,
         "log": panel.log,
         "linear_below": forest.LINEAR_BELOW,
-        "places": list(panel.names),
+        "places": list(map(_rounded, panel.names)),
         "names": list(panel.names.values()),
         "references": [_place_reference(entry, panel) for entry in spec.references],
-        "values": [
-            _record(row, panel) | place(row, panel)
-            for row in panel.table.to_dict("records")
-            if not (spec.kind == "lines" and panel.log and row["value"] <= 0)
-        ],
+        "values": list(_records(panel)),
     }
     if spec.kind == "lines":
         description["domain"] = lines.limits(panel)
@@ -115,83 +127,50 @@ def _place_reference(
     """Return where a reference line is, by axis."""
     places = {side: entry[side] for side in ("x", "y") if side in entry}
     if "x" in places:
-        places["x"] = forest.reference_place(entry, panel.table)
+        places["x"] = lines.reference_place(entry, panel.table)
     return places
 
 
-def _record(
-    row: Mapping,
-    panel: Panel,
-) -> Json:
-    """Return what the pointer shows of a row."""
-    style = panel.styles.get(row.get("hue"))
-    record: Json = {"panel": panel.title, "value": rounded(row["value"])}
-    if style and panel.spec.kind != "heatmap":
-        record["hue"] = style.label or str(row["hue"])
-    if row.get("style") is not None:
-        record["style"] = row["style"]
-    # Rows that a function of a paper makes are of no single cell.
-    if isinstance(row.get("cell"), str):
-        record["cell"] = row["cell"]
-    if row.get("dataset"):
-        record["dataset"] = panel.spec.format_name(row["dataset"])
-    if row.get("notion") in ("pure", "approximate"):
-        record["adjacency"] = row["adjacency"].replace("_", "-")
-    for name in ("low", "high", "seeds", "epsilon", "epsilon_spent"):
-        value = row.get(name, np.nan)
-        if np.isfinite(value):
-            record[name] = rounded(value)
-    if {"low", "high"} <= record.keys():
-        record["interval"] = f"{row['low']:.4g} to {row['high']:.4g}"
-    return {key: value for key, value in record.items() if value != ""}
+def _records(panel: Panel) -> Iterator[Json]:
+    """Yield the rows of a panel as the script reads them: numbers of six digits."""
+    spec = panel.spec
+    for row in panel.table.to_dict("records"):
+        if spec.kind == "lines" and panel.log and row["value"] <= 0:
+            continue
+        record = {name: row.get(name) for name in COLUMNS} | {"panel": panel.title}
+        if spec.kind == "heatmap":
+            at = spec.format_name(row["x"])
+            name = spec.format_name(row["row"])
+            record |= {
+                "at": at,
+                "row": name,
+                "place": f"{name}, {at}",
+            }
+        else:
+            style = panel.styles[row["hue"]]
+            record["hue"] = style.label or str(row["hue"])
+            at = float(row["x" if spec.kind == "lines" else "row_y"])
+            # Level lines have no place.
+            if not np.isnan(at):
+                place = panel.names.get(at, spec.format_name(at))
+                record |= {"at": at, "place": place}
+                if row["hue"] in spec.stacked:
+                    record["stacked"] = row["value"]
+        if row.get("dataset"):
+            record["dataset"] = spec.format_name(row["dataset"])
+        if row.get("notion") in ("pure", "approximate"):
+            record["adjacency"] = row["adjacency"].replace("_", "-")
+        record = {name: _rounded(value) for name, value in record.items()}
+        record = {
+            name: value for name, value in record.items() if value not in (None, "")
+        }
+        if {"low", "high"} <= record.keys():
+            record["interval"] = f"{row['low']:.4g} to {row['high']:.4g}"
+        yield record
 
 
-def rounded(value: float) -> float:
-    """Return a number with six digits."""
-    return float(f"{value:.6g}")
-
-
-# Where the mark of a row is, by kind of figure
-
-
-def _on_curve(
-    row: Mapping,
-    panel: Panel,
-) -> Json:
-    if np.isnan(row["x"]):
-        return {"level": rounded(row["value"])}
-    x = rounded(row["x"])
-    low = rounded(row["shown_low"])
-    high = rounded(row["shown_high"])
-    place = {
-        "at": x,
-        "place": panel.names.get(x, panel.spec.format_name(x)),
-        "curve": f"{row.get('style')} {row.get('curve')} {row.get('piece')}",
-    }
-    return place | {"from": low, "to": high} if low < high else place
-
-
-def _in_row(
-    row: Mapping,
-    panel: Panel,
-) -> Json:
-    value = rounded(row["value"])
-    if np.isnan(row["row_y"]):
-        return {"level": value}
-    mark = "stacked" if row["hue"] in panel.spec.stacked else "mark"
-    place = {"place": panel.names[row["row_y"]], "at": row["row_y"], mark: value}
-    if np.isfinite(row.get("reported", np.nan)):
-        place["reported"] = rounded(row["reported"])
-    return place
-
-
-def _on_tile(
-    row: Mapping,
-    panel: Panel,
-) -> Json:
-    at = panel.spec.format_name(row["x"])
-    name = panel.spec.format_name(row["row"])
-    return {"at": at, "row": name, "place": f"{name}, {at}", "text": row["text"]}
-
-
-PLACES: dict[str, Any] = {"lines": _on_curve, "forest": _in_row, "heatmap": _on_tile}
+def _rounded(value: Any) -> Any:
+    """Return a number with six digits, None if it is not finite; others as they are."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.6g}") if np.isfinite(value) else None

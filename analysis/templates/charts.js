@@ -133,8 +133,20 @@ const FILL = {
   },
 };
 
+// What a layer reads of a row, by kind, besides its place.
+const MARKS = {
+  lines({ style, curve, piece, shown_low: from, shown_high: to }) {
+    const name = { curve: `${style} ${curve} ${piece}` };
+    return from < to ? { ...name, from, to } : name;
+  },
+  forest: ({ stacked, value }) => stacked === undefined ? { mark: value } : {},
+  heatmap: () => ({}),
+};
+
 function viewed(panel, kind) {
-  const view = { ...structuredClone(KINDS[kind]), title: panel.title, data: { values: panel.values } };
+  const values = panel.values.map((row) =>
+    ({ ...row, ...("at" in row ? MARKS[kind](row) : { level: row.value }) }));
+  const view = { ...structuredClone(KINDS[kind]), title: panel.title, data: { values } };
   FILL[kind](view, panel);
   for (const places of panel.references) {
     for (const [side, datum] of Object.entries(places)) {
@@ -155,7 +167,7 @@ function viewed(panel, kind) {
     epsilon_spent: "ε spent",
     adjacency: "adjacency",
   };
-  const shown = new Set(panel.values.flatMap(Object.keys));
+  const shown = new Set(values.flatMap(Object.keys));
   view.encoding.tooltip = Object.entries(titles).filter(([field]) => shown.has(field))
     .map(([field, title]) => ({ field, title: title.replaceAll("_", " "), type: "nominal" }));
   return view;
