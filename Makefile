@@ -101,13 +101,14 @@ false-alarms: setup ## audit every method with SEEDS= other seeds each, and coun
 		"$$(grep -c '"flaw": ""' $(RESULTS)/false_alarms.jsonl) with a false alarm"
 
 # The tests of one file share a process and what it has made.
-PYTEST = $(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest -n 2
+PYTEST = $(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest
 
 test: setup      ## run all tests but the slow ones (on the original data too, if DATA is given); COVERAGE=yes prints coverage
-	$(PYTEST) -m "not slow" $(if $(COVERAGE),--cov)
+	$(PYTEST) -n 2 -m "not slow" $(if $(COVERAGE),--cov)
 
+# A seventh of the time of slow tests is waiting: three processes keep two cores busy.
 test-slow: $(VENV)/protocol ## run the slow tests: processes that die, MPI, MLflow's database, whole reports, wheels
-	$(PYTEST) -m slow
+	$(PYTEST) -n 3 -m slow
 
 golden: setup    ## write the golden records anew; the commit says which change and why
 	PYTHONPATH=tests/support $(RUN) tests/golden/record.py

@@ -33,7 +33,8 @@ def draw_ranks(ranks: pd.DataFrame, path: Path) -> None:
         axes.hlines(lines, ranks["low"], ranks["high"], color="#555555")
         axes.plot(ranks["mean_rank"], lines, "o", color="#0072b2")
         axes.set_yticks(lines, ranks["label"])
-        axes.invert_yaxis()
+        # The best above.
+        axes.set_ylim(len(ranks) - 0.5, -0.5)
         axes.set_xlabel(
             "mean rank over data sets, with 95 % interval "
             "(shaded: not told apart from the best)",

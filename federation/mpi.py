@@ -45,7 +45,8 @@ from pkm.federation.parties import (
 from pkm.federation.splits import split_points
 
 SPIN_SECONDS = 1e-4  # parties may outnumber cores: a party that waits longer sleeps
-SLEEP_SECONDS = 1e-5
+SLEEP_SHARE = 0.01  # of what it has waited, so that sleeping adds 1 % to a wait
+MAX_SLEEP = 1e-3  # seconds
 FLUSH_LIMIT = 1.0  # seconds to wait until pending messages are delivered
 ABORT_DELAY = 0.5  # seconds in which the other ranks can report a failure's reason
 
@@ -60,7 +61,7 @@ def _poll(call: Callable[[], Any], time_limit: float) -> Any:
         if waited < SPIN_SECONDS:
             os.sched_yield()
         else:
-            time.sleep(SLEEP_SECONDS)
+            time.sleep(min(SLEEP_SHARE * waited, MAX_SLEEP))
     return result
 
 

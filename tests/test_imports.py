@@ -1,9 +1,10 @@
 """Imports inside functions and import cycles are those listed here, with reasons."""
 
+import re
 from collections import defaultdict
 
 import pytest
-from import_graph import find_cycles, find_reachable, make_graph, read_imports
+from import_graph import find_cycles, find_reachable, make_graph, read_imports, read_modules
 
 #: Not allowed.
 CYCLE = "hides a cycle"
@@ -109,6 +110,21 @@ def test_an_import_hides_a_cycle_where_its_reason_says_so(graph, source, target,
     """For another reason the imported module must not lead back."""
     leads_back = target in graph and source in find_reachable(graph, target)
     assert leads_back == (reason == CYCLE)
+
+
+def test_only_processes_of_mpi_import_it(imports):
+    """Everything else works without mpi4py."""
+    pattern = re.compile(r"^( *)(?:from|import) mpi4py\b", re.MULTILINE)
+    lines = {
+        (name, bool(indent))
+        for name, path in read_modules().items()
+        for indent in pattern.findall(path.read_text(encoding="utf-8"))
+    }
+    assert lines == {("pkm.federation.mpi", False), ("pkm.experiments.fit.protocol", True)}
+    importers = {
+        (item.source, item.in_function) for item in imports if item.target == "pkm.federation.mpi"
+    }
+    assert importers == {("pkm.experiments.fit.protocol", True)}
 
 
 def test_cycles_are_listed(graph):

@@ -34,7 +34,11 @@ Kind = Literal["ordering", "threshold", "trend", "magnitude", "count"]
 Basis = Literal[
     "explicit", "implied", "cited", "theorem", "printed", "derived", "surrogate"
 ]
-_REQUIRED = {"title": str, "reference": str, "claims": list}
+_REQUIRED = {
+    "title": str,
+    "reference": str,
+    "claims": list,
+}
 #: Values of the keys that a file may leave out.
 _DEFAULTS = {
     "derived": [],

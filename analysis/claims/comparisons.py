@@ -2,7 +2,8 @@
 
 `left` and `right` list selectors (a method's name, or column values); `over` names the
 columns in which both sides agree, with the expected values or ``any``. Data sets that
-share these columns are averaged, over those that both sides have. `columns` adds
+share these columns are averaged, over those that both sides have. With `along`, one of
+these columns, the right side is the left one at the value before. `columns` adds
 columns to the cells, each an expression in those before it. With `share_of_runs`, an
 expression in them and in the `value` of a run, the share of runs in which it holds
 takes the place of the mean.
@@ -44,6 +45,7 @@ SELECTION = (
     "left",
     "right",
     "over",
+    "along",
     "where",
     "share_of_runs",
     "across",
@@ -168,7 +170,11 @@ def find_comparisons(
         raise MissingRows(context.explain_missing(check["sweep"]))
     # Number the comparisons.
     identity = [*over, "left_label", "right_label"]
-    groups = rows.groupby(identity, sort=False, dropna=False)
+    groups = rows.groupby(
+        identity,
+        sort=False,
+        dropna=False,
+    )
     rows = rows.assign(comparison=groups.ngroup()).sort_values(
         "comparison", kind="stable", ignore_index=True
     )
@@ -216,12 +222,31 @@ def _match_sides(
     if "right" in check:
         # On the `over` columns and by data set.
         rows = rows.merge(_find_side(cells, check, over, "right"))
+    elif "along" in check:
+        rows = _match_before(rows, check["along"], over)
     else:
         rows = rows.assign(right=rows["left"], right_label="1")
     if "relative_to" in check:
         scales = cells.loc[matches(cells, check["relative_to"]), "dataset"]
         scale_of = dict(zip(scales, scales.index, strict=True))
         rows = rows.assign(scale=rows["dataset"].map(scale_of)).dropna(subset="scale")
+    return rows
+
+
+def _match_before(
+    rows: pd.DataFrame,
+    along: str,
+    over: Mapping,
+) -> pd.DataFrame:
+    """Match the cells of a side with those at the value of a column before theirs."""
+    others = [name for name in (*over, "left_label") if name != along]
+    curves = rows.groupby(others, sort=False, dropna=False).ngroup()
+    rows = rows.assign(curve=curves).sort_values(["curve", along], kind="stable")
+    before = rows.groupby(["curve", "dataset"])["left"].shift()
+    rows = rows.assign(right=before, right_label="the value before")
+    rows = rows.dropna(subset="right")
+    if not len(rows):
+        raise MissingRows(f"only one value of {along} is stored")
     return rows
 
 
@@ -332,7 +357,13 @@ def _describe_missing(
     keys: pd.DataFrame,
 ) -> str:
     """Say which comparisons the claim asks for and are not stored."""
-    listed = {name: values for name, values in over.items() if values is not None}
+    # Nothing is before the first value of `along`.
+    along = check.get("along")
+    listed = {
+        name: values
+        for name, values in over.items()
+        if values is not None and name != along
+    }
     compared = [*(over if "expected" in check else listed), "left", "right"]
     n_available = len(keys[compared].drop_duplicates())
     counts = count_values(check)
@@ -397,19 +428,22 @@ def divide_sides(
 ) -> BootstrapValues:
     """Compute resampled ratios left / right of each comparison.
 
-    Without `right` the left side itself (its mean relative to `relative_to`). ``by:
-    difference`` subtracts the right side instead; `times` multiplies the left side by
-    an expression in the columns of its cells, such as ``1 / k``.
+    Without `right` and `along` the left side itself, or its mean relative to
+    `relative_to`. ``by: difference`` subtracts the right side instead; `times`
+    multiplies the left side by an expression in the columns of its cells, such as ``1 /
+    k``.
     """
     left = comparisons.resample("left")
-    right = comparisons.resample("right") if "right" in check else 1.0
+    has_right = {"right", "along"} & set(check)
+    right = comparisons.resample("right") if has_right else 1.0
     if "times" in check:
         cells = comparisons.matrix.cells
         factors = evaluate_columns(cells, check["times"])
         factors = np.broadcast_to(np.asarray(factors, dtype=float), len(cells))
         left = left * comparisons.average(factors[None, comparisons.rows["left"]])
 
-    name = "Ratio" if {"right", "relative_to", "times"} & set(check) else "Value"
+    is_ratio = has_right or {"relative_to", "times"} & set(check)
+    name = "Ratio" if is_ratio else "Value"
     values = left / right
     if check.get("by") == "difference":
         name = "Difference"

@@ -8,10 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pkm import schema
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.expressions import evaluate_columns, with_columns
-from pkm.analysis.claims.federation_costs import federated
 from pkm.analysis.claims.findings import (
     HOLDS,
     LEVEL,
@@ -36,7 +34,6 @@ from pkm.analysis.tables.accounting import (
 from pkm.analysis.tables.charges import read_charges
 from pkm.analysis.tables.study import Study, matches
 
-ROUNDING = 1e-12  # relative difference of what is computed in another order
 _NO_CHARGES = "no stored row has such charges"
 #: Says that rows lack columns that a rule names.
 WITHOUT = "stored rows without some of the columns"
@@ -111,7 +108,7 @@ def rows(
     return agree(evidence, text, check, join_texts(*missing, unstored))
 
 
-@check_type("numbers", "metric", "rule", "where")
+@check_type("numbers", "metric", "rule")
 def printed(
     study: Study,
     check: Mapping,
@@ -119,19 +116,23 @@ def printed(
 ) -> Finding:
     """Check a rule on the numbers that the paper itself prints.
 
-    `rule` and `where` are expressions in the columns of the printed cells. With
-    `metric` they are expressions in the names of methods, and a case is a data set.
+    `rule` is an expression in the columns of the printed cells. With `metric` it is one
+    in the names of methods, and a case is a data set.
     """
     entry = context.reported[check["numbers"]]
     table = pd.DataFrame(reported.list_reported_cells(entry))
     if "metric" in check:
-        table = table.pivot(index="dataset", columns="method", values=check["metric"])
+        table = table.pivot(
+            index="dataset",
+            columns="method",
+            values=check["metric"],
+        )
         table = table.reset_index()
     rule = check["rule"]
-    used = _named_columns(table, f"{rule} {check.get('where', '')}")
+    used = _named_columns(table, rule)
     texts = table[used].fillna("N/A").astype(str)
     means = texts.map(lambda text: reported.parse(text).mean)
-    table = _restrict(table.assign(**means).dropna(subset=used), check)
+    table = table.assign(**means).dropna(subset=used)
     evidence = with_columns(table[["dataset", *used]], {"agrees": rule})
     evidence = evidence.reset_index(drop=True)
     text = f"Printed numbers, required: {rule}."
@@ -199,7 +200,13 @@ def ledger(
     all_cells = _select(study.cells.drop_duplicates("cell"), check, "method", "sweep")
     n_without = len(all_cells) - len(cells)
     uncharged = f"charges of {n_without} cells" if n_without else ""
-    judged = _judge_rows(table, ["epsilon_replaced"], check, context, uncharged)
+    judged = _judge_rows(
+        table,
+        ["epsilon_replaced"],
+        check,
+        context,
+        uncharged,
+    )
     texts = [judged.summary]
     for name, expression in check["report_ranges"].items():
         values = evaluate_columns(table, expression)
@@ -324,48 +331,7 @@ def sizes(
     return agree(pd.DataFrame(rows), text, check, missing)
 
 
-@check_type("sweep")
-def equals_central_run(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Finding:
-    """Compare NICV of federated runs with the central run of the same cell and seed.
-
-    The same cell: method, data, budget.
-    """
-    rows = study.rows_with(["nicv"])
-    protocol = federated(rows)
-    central = rows.drop(protocol.index)
-    protocol = _select(protocol, check, "sweep")
-    if not len(protocol):
-        raise MissingRows(context.explain_missing(check["sweep"]))
-    keys = [*schema.names("identity"), "epsilon", "seed"]
-    central = central[[*keys, "nicv"]].drop_duplicates(keys)
-    both = protocol.merge(central, on=keys, suffixes=("", "_central"))
-    if not len(both):
-        raise MissingRows(
-            "no central run of the same method, data set, epsilon and seed as a "
-            "federated one is stored"
-        )
-    both["difference"] = (both["nicv"] / both["nicv_central"] - 1).abs()
-    groups = ["sweep", "method", "dataset", "epsilon", "clients", "transport"]
-    table = (
-        both.groupby(groups)["difference"]
-        .agg(runs="size", difference="max")
-        .reset_index()
-    )
-    table["agrees"] = table["difference"] <= ROUNDING
-    unmatched = describe_missing(protocol["dataset"].unique(), both["dataset"])
-    unmatched = f"central runs at this epsilon: {unmatched}" if unmatched else ""
-    unstored = context.describe_missing_cells(sweeps=check["sweep"])
-    missing = join_texts(unmatched, unstored)
-    largest = both["difference"].max()
-    text = f"{len(both)} runs, relative differences of at most {largest:.2g}."
-    return agree(table, text, check, missing)
-
-
-@check_type("numbers", "sweep", "method", "dataset", "margin")
+@check_type("numbers", "sweep", "method", "dataset")
 def reported_values(
     study: Study,
     check: Mapping,
@@ -375,7 +341,7 @@ def reported_values(
 
     That is, as well as chance allows. It holds if no more numbers lie outside their
     sampling error than a binomial test explains at the level of all claims, and if all
-    lie within `margin` of the reported mean; if neither is so, it is not reproduced.
+    lie within a tenth of the reported mean; if neither is so, it is not reproduced.
     `sweep` replaces those of the numbers; `method` and `dataset` say which of them the
     claim is about.
     """
@@ -398,10 +364,7 @@ def reported_values(
         raise MissingRows(f"{none}: {others}")
     counts = judged["verdict"].value_counts()
     within, better, worse = counts.reindex(reported.JUDGED, fill_value=0)
-    margin = check.get("margin", reported.NEAR_SHARE)
-    n_near = sum(
-        reported.is_near(number, margin) for number in judged.to_dict("records")
-    )
+    n_near = sum(map(reported.is_near, judged.to_dict("records")))
     # Half a reported digit of slack makes the chance smaller than this two-sided one.
     errors = entry.get("standard_errors", reported.STANDARD_ERRORS)
     chance = 2 * stats.norm.sf(errors)
@@ -421,13 +384,20 @@ def reported_values(
     summary = (
         f"Of {n_judged} reported numbers that can be compared {within} are within "
         f"sampling error, {better} measured ones are better and {worse} worse; "
-        f"{n_near} lie within {percent(margin)} of the reported mean."
+        f"{n_near} lie within {percent(reported.NEAR_SHARE)} of the reported mean."
     )
     if others:
         summary = f"{summary} Further numbers: {others}."
     seeds = int(judged["seeds"].min())
     evidence = judged[reported.EVIDENCE].reset_index(drop=True)
-    return Finding(verdict, summary, n_judged, seeds, missing, evidence)
+    return Finding(
+        verdict,
+        summary,
+        n_judged,
+        seeds,
+        missing,
+        evidence,
+    )
 
 
 @check_type("verdict", "test")

@@ -294,28 +294,32 @@ def _reduced(reduce: Callable) -> Callable:
     return function
 
 
+#: What expressions take from numpy.
+NUMPY = (
+    "abs",
+    "ceil",
+    "clip",
+    "exp",
+    "floor",
+    "inf",
+    "maximum",
+    "nan",
+    "round",
+    "sqrt",
+    "where",
+)
 #: What expressions may call.
 FUNCTIONS = {
+    **{name: getattr(np, name) for name in NUMPY},
     "largest": _reduced(np.max),
     "smallest": _reduced(np.min),
     "median": _reduced(np.median),
     "mean": _mean,
-    "abs": np.abs,
-    "exp": np.exp,
-    "sqrt": np.sqrt,
     "log": lambda values: np.log(np.where(values > 0, values, np.nan)),
-    "inf": np.inf,
-    "nan": np.nan,
-    "where": np.where,
-    "round": np.round,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "maximum": np.maximum,
     "normal_quantile": special.ndtri,
     "logistic": special.expit,
     "starts_with": np.char.startswith,
     "ends_with": np.char.endswith,
-    "clip": np.clip,
     "noise_multiplier": np.vectorize(noise_multiplier),
     "item": item,
     "rank": _rank,

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.claims.findings import MIN_SEEDS, NOT_COMPARABLE, NOT_RUN
-from pkm.analysis.claims.reported import FEW_SEEDS, ReportedNumber, parse, parse_number
+from pkm.analysis.claims.findings import NOT_RUN
+from pkm.analysis.claims.reported import ReportedNumber, parse, parse_number, qualify
 from pkm.analysis.tables.statistics import column_statistics
 from pkm.analysis.tables.study import Study, matches
 from pkm.yaml_files import read_file
@@ -34,9 +34,9 @@ def network(latency_ms: float) -> str:
     return _NAMES["networks"].get(latency_ms, f"{latency_ms:g} ms a send")
 
 
-def federated(table: pd.DataFrame) -> pd.DataFrame:
-    """Select rows or cells that ran as a protocol; none where no column says so."""
-    return table[table["clients"] > 0] if "clients" in table else table.iloc[:0]
+def _federated(cells: pd.DataFrame) -> pd.DataFrame:
+    """Select the cells that ran as a protocol; none where no column says so."""
+    return cells[cells["clients"] > 0] if "clients" in cells else cells.iloc[:0]
 
 
 def costs(study: Study) -> pd.DataFrame:
@@ -48,7 +48,7 @@ def costs(study: Study) -> pd.DataFrame:
         The cells of all sweeps with `network`, `seeds` and, for each of `COSTS`, its
         mean and ``<name>_half_width`` (95 % Student t interval over runs).
     """
-    cells = federated(study.cells)
+    cells = _federated(study.cells)
     cells = cells.assign(network=cells["latency_ms"].map(network))
     key = ["sweep", "cell"]
     sweeps = list(cells["sweep"].unique())
@@ -175,18 +175,11 @@ def _judge_time(
     without_latency = mean - 2 * measured["latency_ms"]
     margin = np.hypot(half_width, value.largest_deviation) + value.digit / 2
     verdict = FASTER if mean < value.mean else SLOWER
-    reason = ""
-    if measured["transport"] == "threads":
-        verdict = NOT_COMPARABLE
-        reason = _NAMES["threads"]
-    elif measured["seeds"] < MIN_SEEDS:
-        verdict = FEW_SEEDS
-        reason = f"{measured['seeds']} seeds"
-    elif abs(mean - value.mean) <= margin:
+    if abs(mean - value.mean) <= margin:
         verdict = NO_DIFFERENCE
+    reason = _NAMES["threads"] if measured["transport"] == "threads" else ""
     return {
         "half_width": half_width,
         "ratio_without_latency": without_latency / (value.mean - slept_ms),
-        "verdict": verdict,
-        "reason": reason,
+        **qualify(verdict, reason, measured["seeds"]),
     }

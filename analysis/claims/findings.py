@@ -460,7 +460,11 @@ def decide(
         if estimates is not None:
             name = re.sub(r"\W+", "_", bootstrap.name.lower()).strip("_")
             low, high = estimates.interval()
-            interval = {name: bootstrap.values[0], "low": low, "high": high}
+            interval = {
+                name: bootstrap.values[0],
+                "low": low,
+                "high": high,
+            }
             evidence = evidence.assign(**interval)
         evidence = evidence.assign(**bootstrap.extra_columns)
     if len(evidence) == n_cases:
@@ -469,7 +473,14 @@ def decide(
             true_in_resamples=share,
             outcome=outcome,
         )
-    return Finding(verdict, summary, n_cases, n_seeds, missing, evidence)
+    return Finding(
+        verdict,
+        summary,
+        n_cases,
+        n_seeds,
+        missing,
+        evidence,
+    )
 
 
 def _measure_slack(
@@ -580,4 +591,11 @@ def agree(
         first = wrong.iloc[0].drop("agrees")
         values = [f"{name} {value}" for name, value in first.items()]
         text += f" First that does not: {', '.join(values)}."
-    return Finding(verdict, text.strip(), n_rows, None, missing, table)
+    return Finding(
+        verdict,
+        text.strip(),
+        n_rows,
+        None,
+        missing,
+        table,
+    )

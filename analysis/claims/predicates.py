@@ -14,7 +14,6 @@ import pandas as pd
 from pkm.analysis.claims.comparisons import (
     REPORTED,
     SELECTION,
-    Comparisons,
     count_values,
     find_comparisons,
     measure_ratios,
@@ -155,7 +154,12 @@ def _evaluate_groups(
     )
     ranges = _describe_ranges(evidence if is_truth else cases)
     text = f"{joint.name}: {ranges}" if is_truth else ranges
-    return replace(joint, cases=cases.iloc[:1], evidence=evidence, text=text)
+    return replace(
+        joint,
+        cases=cases.iloc[:1],
+        evidence=evidence,
+        text=text,
+    )
 
 
 def _describe_ranges(cases: pd.DataFrame) -> str:
@@ -205,7 +209,12 @@ def _evaluate_statistic(
     """Evaluate an expression on values of shape (resamples, cases)."""
     metrics = cases.get("metric", pd.Series("", cases.index))
     sign = np.where(metrics.map(higher_is_better), -1, 1)
-    return evaluate_columns(cases, expression, value=values, loss=sign * values)
+    return evaluate_columns(
+        cases,
+        expression,
+        value=values,
+        loss=sign * values,
+    )
 
 
 # Orderings
@@ -224,54 +233,7 @@ def ordering(
     one plus the difference as a share of the larger mean in size. A `strict` claim has
     no margin and needs a value below one.
     """
-    return _decide_order(find_comparisons(study, check, context), check)
-
-
-@check_type(*SELECTION, *ORDER, "along", "steps")
-def improving(
-    study: Study,
-    check: Mapping,
-    context: Context,
-) -> Finding:
-    """Check that the metric does not get worse from one value of `along` to the next.
-
-    See `ordering`.
-    """
     comparisons = find_comparisons(study, check, context)
-    along = check["along"]
-    names = [name for name in comparisons.keys if name not in (along, "right")]
-    # Compare the left side at each value of the column with that at the value before.
-    comparison = comparisons.rows["comparison"]
-    rows = comparisons.rows.assign(
-        at=comparison.map(comparisons.keys[along].astype(float)),
-        group=comparison.map(comparisons.keys.groupby(names, sort=False).ngroup()),
-        dataset=comparisons.matrix.cells["dataset"].to_numpy()[
-            comparisons.rows["left"]
-        ],
-    ).sort_values(["group", "at"])
-    rows["right"] = rows.groupby(["group", "dataset"])["left"].shift()
-    rows = rows.dropna(subset="right").drop(columns=["at", "group", "dataset"])
-    rows["comparison"], steps = pd.factorize(rows["comparison"])
-    if not len(steps):
-        raise MissingRows(f"only one value of {along} is stored")
-
-    keys = comparisons.keys.loc[steps].assign(right="the value before")
-    few = f"{len(steps)} of {check['steps']} steps available"
-    comparisons = replace(
-        comparisons,
-        keys=keys.reset_index(drop=True),
-        rows=rows.astype(int),
-        missing=few if len(steps) < check["steps"] else "",
-        complete=np.ones(len(steps), dtype=bool),
-    )
-    return _decide_order(comparisons, check)
-
-
-def _decide_order(
-    comparisons: Comparisons,
-    check: Mapping,
-) -> Finding:
-    """Decide how much worse the left side of each comparison is; see `ordering`."""
     left, right = map(comparisons.resample, _SIDES)
     # Costs are compared by their ratio, and so are positive scores.
     sign = -1.0 if check.get("higher_is_better") else 1.0

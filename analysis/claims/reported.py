@@ -171,7 +171,11 @@ def compare_reported(
     table = pd.DataFrame(numbers)
     metrics = table["metric"].unique()
     stored = pd.concat([_measure(study, reported, metric) for metric in metrics])
-    table = table.merge(stored, on=["dataset", "method", "metric"], how="left")
+    table = table.merge(
+        stored,
+        on=["dataset", "method", "metric"],
+        how="left",
+    )
     table["reason"] = _find_reasons(table, reported.get("not_comparable", ()))
     table["note"] = _find_reasons(table, reported.get("notes", ()))
     known = set(zip(stored["dataset"], stored["method"], strict=True))
@@ -231,20 +235,30 @@ def _judge_number(
     if value is NO_NUMBER:
         reason = "the paper reports no number"
     if not has_rows or (value is not NO_NUMBER and not is_measured):
-        verdict = NOT_RUN
-        reason = "no stored rows"
-    elif reason:
-        verdict = NOT_COMPARABLE
-    elif row["seeds"] < MIN_SEEDS:
-        verdict = FEW_SEEDS
-        reason = f"{row['seeds']:.0f} seeds"
-    elif abs(mean - value.mean) <= margin:
-        verdict = WITHIN
+        judged = {"verdict": NOT_RUN, "reason": "no stored rows"}
     else:
-        is_higher = mean > value.mean
-        verdict = BETTER if is_higher == higher_is_better(row["metric"]) else WORSE
-    short = SHORT.get(verdict, verdict)
-    return row | {"verdict": verdict, "short": short, "reason": reason}
+        difference = mean - value.mean
+        is_better = (difference > 0) == higher_is_better(row["metric"])
+        verdict = BETTER if is_better else WORSE
+        if abs(difference) <= margin:
+            verdict = WITHIN
+        judged = qualify(verdict, reason, row["seeds"])
+    short = SHORT.get(judged["verdict"], judged["verdict"])
+    return row | judged | {"short": short}
+
+
+def qualify(
+    verdict: str,
+    reason: str,
+    seeds: float,
+) -> dict:
+    """Return a verdict on a reported number, unless a reason or few seeds forbid."""
+    if reason:
+        verdict = NOT_COMPARABLE
+    elif seeds < MIN_SEEDS:
+        verdict = FEW_SEEDS
+        reason = f"{seeds:.0f} seeds"
+    return {"verdict": verdict, "reason": reason}
 
 
 def _find_reasons(
@@ -271,7 +285,11 @@ def with_means(
     keys = ["dataset", "method"]
     means = pd.DataFrame(cells)[keys]
     means["reported"] = [parse(cell[metric]).mean for cell in cells]
-    return table.merge(means, on=keys, how="left")
+    return table.merge(
+        means,
+        on=keys,
+        how="left",
+    )
 
 
 def counts_text(
@@ -284,11 +302,8 @@ def counts_text(
     return separator.join(texts)
 
 
-def is_near(
-    row: Mapping,
-    share: float,
-) -> bool:
+def is_near(row: Mapping) -> bool:
     """Tell whether a measured mean is near the reported one, or rounds to a zero."""
     reported_mean = row["reported_mean"]
-    allowed = share * abs(reported_mean) or parse(row["reported"]).digit / 2
+    allowed = NEAR_SHARE * abs(reported_mean) or parse(row["reported"]).digit / 2
     return abs(row["mean"] - reported_mean) <= allowed

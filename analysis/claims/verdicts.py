@@ -208,5 +208,9 @@ def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 def count_verdicts(table: pd.DataFrame) -> dict[str, dict[str, int]]:
     """Count the verdicts of an overview, apart by what its claims are about."""
     counts = pd.crosstab(table["about"], table["verdict"])
-    counts = counts.reindex(["paper", "code"], columns=list(VERDICTS), fill_value=0)
+    counts = counts.reindex(
+        ["paper", "code"],
+        columns=list(VERDICTS),
+        fill_value=0,
+    )
     return counts.to_dict("index")

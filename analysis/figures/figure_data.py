@@ -188,7 +188,11 @@ def compare(
         comparisons = find_comparisons(study, check, Context())
     except MissingRows:
         cells = study.cells.iloc[:0]
-        empty = cells.assign(value=[], low=[], high=[])
+        empty = cells.assign(
+            value=[],
+            low=[],
+            high=[],
+        )
         return FigureData(assign_channels(empty, spec), cells)
     bootstrap = divide_sides(comparisons, check)
     low, high = percentile_interval(bootstrap.values)

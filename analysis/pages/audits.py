@@ -14,7 +14,11 @@ CONSISTENT = "consistent"
 NO_POWER = "no power here"
 NOT_TRIED = "not tried"
 #: Views of an audit, as texts write them.
-VIEWS = {"replay": "replay", "residuals": "residuals", "blackbox": "black box"}
+VIEWS = {
+    "replay": "replay",
+    "residuals": "residuals",
+    "blackbox": "black box",
+}
 #: Of a finding that no registered flaw explains.
 UNREGISTERED = "not registered"
 

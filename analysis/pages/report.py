@@ -25,7 +25,7 @@ from pkm.analysis.pages.html import TEMPLATES, embedded, packed, render, web_wid
 from pkm.analysis.pages.missing import missing_table
 from pkm.analysis.pages.privacy_table import flaws_in, privacy_table
 from pkm.analysis.pages.table_files import write
-from pkm.analysis.render import plot, vega
+from pkm.analysis.render import charts, plot
 from pkm.analysis.render.draw import draw
 from pkm.analysis.tables.statistics import BOOTSTRAP_REPEATS, summarize
 from pkm.analysis.tables.study import Study
@@ -36,7 +36,11 @@ SUMMARY = "report.json"
 #: What the charts of a page are filtered by, and how it is called.
 CHOICES = {"dataset": "data set", "adjacency": "adjacency"}
 #: Outcomes of comparisons: what speaks against a claim comes first.
-OUTCOMES = {"violated": 0, "open": 1, "kept": 2}
+OUTCOMES = {
+    "violated": 0,
+    "open": 1,
+    "kept": 2,
+}
 _MAX_EVIDENCE_LINES = 12
 _WRITTEN_SUFFIXES = (".csv", ".tex", ".png")
 
@@ -171,7 +175,11 @@ def build(
             if figure["spec"].front_page
         ],
     }
-    text = json.dumps(summary, indent=1, ensure_ascii=False)
+    text = json.dumps(
+        summary,
+        indent=1,
+        ensure_ascii=False,
+    )
     atomic_write(out / SUMMARY, text.encode())
     page = out / "index.html"
     atomic_write(page, html.encode())
@@ -186,14 +194,20 @@ def _write_figure(
     """Write image and table of a figure; return what the template needs of them."""
     missing = missing_text(result.missing)
     caption = f"{result.caption} {missing}".strip()
-    write(result.table, out / "tables", name, result.formatted, caption)
+    write(
+        result.table,
+        out / "tables",
+        name,
+        result.formatted,
+        caption,
+    )
     context = vars(result) | {"name": name, "missing_text": missing}
     if result.drawing is None:
         return context
     # No PDF, which would take as long again: `pkm figure` writes it.
     png = plot.save(plot.plot(result.drawing), "png")
     (out / "figures" / f"{name}.png").write_bytes(png)
-    chart = vega.chart(result.drawing)
+    chart = charts.chart(result.drawing)
     return context | {
         "image": embedded(png),
         "width": web_width(png),
@@ -236,8 +250,8 @@ def _write_claim(
 
 def _choices(figures: Sequence[Mapping]) -> list[tuple[str, str, list[str]]]:
     """Return field, label and values of what charts can be filtered by: two or more."""
-    panels = [panel for figure in figures for panel in figure["chart"]["concat"]]
-    records = [record for panel in panels for record in panel["data"]["values"]]
+    panels = [panel for figure in figures for panel in figure["chart"]["panels"]]
+    records = [record for panel in panels for record in panel["values"]]
     choices = []
     for field, label in CHOICES.items():
         values = sorted({record[field] for record in records if field in record})

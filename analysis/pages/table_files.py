@@ -21,7 +21,11 @@ def latex(
         return text.translate(_LATEX)
 
     texts = table.map(escape).rename(columns=escape)
-    text = texts.to_latex(index=False, caption=escape(caption), label=label)
+    text = texts.to_latex(
+        index=False,
+        caption=escape(caption),
+        label=label,
+    )
     return text.replace(r"\caption", "\\centering\\small\n\\caption", 1)
 
 

@@ -46,7 +46,11 @@ def ratios_by_epsilon(
     )
     is_marked = table["insufficient_data"].any()
     fields = {"insufficient": _INSUFFICIENT_TEXT if is_marked else ""}
-    return FigureData(table, missing=_describe_missing(table, spec), fields=fields)
+    return FigureData(
+        table,
+        missing=_describe_missing(table, spec),
+        fields=fields,
+    )
 
 
 def ratios_by_unit(
@@ -57,7 +61,11 @@ def ratios_by_unit(
     data = ratios_by_epsilon(study, spec)
     by = ["unit", "d", "dataset"]
     ascending = [False, True, True]
-    table = data.table.sort_values(by, ascending=ascending, kind="stable")
+    table = data.table.sort_values(
+        by,
+        ascending=ascending,
+        kind="stable",
+    )
     panel = _name_rows("{dataset}: {n:,} {unit}s", table)
     return replace(data, table=table.assign(panel=panel))
 
@@ -70,7 +78,11 @@ def ratios_at_one_epsilon(
     data = ratios_by_epsilon(study, spec)
     table = data.table
     grid = np.unique(table["epsilon"].dropna())
-    epsilon = min(grid, key=lambda value: abs(np.log(value / EPSILON)), default=np.nan)
+    epsilon = min(
+        grid,
+        key=lambda value: abs(np.log(value / EPSILON)),
+        default=np.nan,
+    )
     is_private = table["method"] != ranking.REFERENCE
     is_shown = (table["epsilon"] == epsilon) & is_private
     table = table[is_shown].drop(columns="panel")
@@ -86,7 +98,11 @@ def ratios_at_one_epsilon(
         "epsilon": f"{epsilon:g}",
         "native": ", ".join(map(label, ranking.UNRANKED)),
     }
-    return replace(data, table=table, fields=fields | data.fields)
+    return replace(
+        data,
+        table=table,
+        fields=fields | data.fields,
+    )
 
 
 def price_over_records(
@@ -400,6 +416,10 @@ def winners(
 def times(table: pd.DataFrame) -> pd.DataFrame:
     """Sort data sets by size, and leave out of labels that methods are sound."""
     order = ["n", "d", "dataset"]
-    table = table.sort_values(order, kind="stable", ignore_index=True)
+    table = table.sort_values(
+        order,
+        kind="stable",
+        ignore_index=True,
+    )
     labels = table["method"].map(_make_labels(table))
     return table.assign(label=labels)

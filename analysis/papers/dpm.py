@@ -81,7 +81,12 @@ def fit_times(
 
 # Budget splits
 
-PAPER_SHARES = {"interval": 0.04, "counts": 0.18, "splits": 0.18, "averages": 0.6}
+PAPER_SHARES = {
+    "interval": 0.04,
+    "counts": 0.18,
+    "splits": 0.18,
+    "averages": 0.6,
+}
 STEPS = list(PAPER_SHARES)
 BEST_SHARE = 0.2
 
@@ -159,7 +164,12 @@ def matched(
     """Show inertia of sound over published variants, one panel per pair."""
     ratios = matched_ratios(study)
     sound = ratios["sound"]
-    table = ratios.assign(method=sound, hue=sound, panel=sound, row=ratios["dataset"])
+    table = ratios.assign(
+        method=sound,
+        hue=sound,
+        panel=sound,
+        row=ratios["dataset"],
+    )
     return FigureData(table, study.cells[study.cells["method"].isin(sound)])
 
 
@@ -215,7 +225,11 @@ def _pair_budgets(cells: pd.DataFrame) -> pd.DataFrame:
     sound = cells.rename(columns={"method": "sound"})
     pairs = MATCHES.merge(published, on="published")
     suffixes = ("_published", "_sound")
-    pairs = pairs.merge(sound, on=["sound", *same], suffixes=suffixes)
+    pairs = pairs.merge(
+        sound,
+        on=["sound", *same],
+        suffixes=suffixes,
+    )
 
     # Take the largest budget that the published variant spent, too.
     spent = pairs["epsilon_spent_published"]

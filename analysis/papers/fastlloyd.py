@@ -92,7 +92,11 @@ def table3(
     numbers = table.to_dict("records")
     texts = list(map(_measured_and_reported, numbers))
     measured = table.assign(text=texts)
-    measured = measured.pivot(index="dataset", columns="quantity", values="text")
+    measured = measured.pivot(
+        index="dataset",
+        columns="quantity",
+        values="text",
+    )
     facts = table.query("quantity == 'iteration_ms'")
     facts = facts.set_index("dataset")[["rounds", "transport"]]
     facts = facts.replace("", DASH)
@@ -100,7 +104,12 @@ def table3(
     lines = measured.combine_first(cells).join(facts)
     printed = lines.loc[list(TITLES)]
     missing = find_unstored(TITLES, stored)
-    return FigureData(table, missing=missing, fields=fields, printed=printed)
+    return FigureData(
+        table,
+        missing=missing,
+        fields=fields,
+        printed=printed,
+    )
 
 
 def _measured_and_reported(number: Mapping) -> str:
@@ -173,7 +182,11 @@ def iteration_costs(
 ) -> FigureData:
     """Show milliseconds of FastLloyd's iterations with 8-byte words, and parts."""
     table = costs(study)
-    selector = {"method": TABLE3["method"], "split": "balanced", "word_bytes": 8}
+    selector = {
+        "method": TABLE3["method"],
+        "split": "balanced",
+        "word_bytes": 8,
+    }
     selector |= spec.where
     # Where a cell was run with both transports, processes come before threads.
     table = (
@@ -207,10 +220,18 @@ def iteration_costs(
     )
     if not len(table):
         missing = not_run_texts([spec.title])
-        return FigureData(points, missing=missing, fields={"parties": ""})
+        return FigureData(
+            points,
+            missing=missing,
+            fields={"parties": ""},
+        )
     setting = ["latency_ms", "clients"]
     stored = table[setting].drop_duplicates().sort_values(setting)
     missing = _describe_missing(table, stored.itertuples(index=False))
     runs = count_text(table["seeds"], "runs")
     how = f"{transports(table)}; {runs} each"
-    return FigureData(points, missing=missing, fields={"parties": how})
+    return FigureData(
+        points,
+        missing=missing,
+        fields={"parties": how},
+    )

@@ -18,7 +18,11 @@ from pkm.analysis.tables.study import Study, matches
 ROWS = read_claims("kaplan-stemmer")["reported"]["table1"]
 PASSES = ["kaplan_stemmer_candidates", "kaplan_stemmer_candidates_one_pass"]
 #: Sizes at which the slope of a bound is taken, but for the one along which.
-SIZES = {"n": 1e5, "k": 8, "d": 8}
+SIZES = {
+    "n": 1e5,
+    "k": 8,
+    "d": 8,
+}
 
 
 # Table 1
@@ -153,7 +157,11 @@ def with_bound(table: pd.DataFrame) -> pd.DataFrame:
     (additive,) = (row["additive_bound"] for row in ROWS if row["key"] == "this_work")
     bound = _evaluate_bound(additive, rows)
     no_interval = dict.fromkeys(("low", "high", "half_width"), np.nan)
-    bounds = rows.assign(hue="bound", value=bound, **no_interval)
+    bounds = rows.assign(
+        hue="bound",
+        value=bound,
+        **no_interval,
+    )
     return pd.concat([table, bounds], ignore_index=True)
 
 
@@ -176,7 +184,11 @@ def candidates(
     # A metric that no stored sweep has is missing everywhere.
     names = ["unassigned_points", "nicv_best_k"]
     groups = rows.reindex(columns=[*keys, "n_centers", *names]).groupby(keys)
-    counts = groups["n_centers"].agg(mean="mean", largest="max", seeds="size")
+    counts = groups["n_centers"].agg(
+        mean="mean",
+        largest="max",
+        seeds="size",
+    )
     means = groups[names].mean()
     table = counts.join(means).reset_index()
     # The sets of the captured balls are in the file alone.

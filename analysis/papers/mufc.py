@@ -28,7 +28,11 @@ SETTING = ["n", "d", "k", "clients"]
 
 def after_start(table: pd.DataFrame) -> pd.DataFrame:
     """Leave out the start of a run, which is no request, and settings without an x."""
-    panels = table.query("x >= 0").groupby("panel", sort=False, observed=True)
+    panels = table.query("x >= 0").groupby(
+        "panel",
+        sort=False,
+        observed=True,
+    )
     return pd.concat([rows.sort_values("x", kind="stable") for _, rows in panels])
 
 
@@ -135,7 +139,11 @@ def removal_costs(
         seeds=table.groupby(keys)["seeds"].transform("max"),
     )
     index = [*keys, "seeds"]
-    wide = table.pivot(index=index, columns="metric", values="value")
+    wide = table.pivot(
+        index=index,
+        columns="metric",
+        values="value",
+    )
     wide = wide.reindex(columns=list(spec.metric))
     wide = wide.reset_index().rename_axis(columns=None)
     wide = wide.sort_values(["sweep", "dataset", "method"])
@@ -154,10 +162,18 @@ def exact_and_lazy(
     both = costs.table.drop(columns=["label", "method"])
     exact, lazy = (both[methods == name] for name in spec.methods)
     lazy = lazy.drop(columns=[*SETTING, "seeds"])
-    table = exact.merge(lazy, on=CASE, suffixes=("", "_lazy"))
+    table = exact.merge(
+        lazy,
+        on=CASE,
+        suffixes=("", "_lazy"),
+    )
 
     # The times of both over each other, in every case.
-    times = replace(spec, metric=("removal_mean_ms",), extra_columns=tuple(CASE))
+    times = replace(
+        spec,
+        metric=("removal_mean_ms",),
+        extra_columns=tuple(CASE),
+    )
     ratios = compare(study, times).table
     ratios = ratios.rename(columns={"value": "ratio"})
     columns = [*CASE, "ratio", "low", "high"]

@@ -12,7 +12,7 @@ from pkm.analysis.figures.figure_data import number_text
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.analysis.figures.texts import wants_log
 from pkm.analysis.render.hue_styles import BLACK, DIAMOND, HueStyle, Styles, artist
-from pkm.analysis.render.lines import reference_line
+from pkm.analysis.render.lines import draw_references
 from pkm.analysis.render.panel import Panel, ordered
 
 BETWEEN_GROUPS = 0.7  # space between groups, in rows
@@ -121,9 +121,7 @@ def draw(
             linewidth=1.4,
             zorder=1,
         )
-    for entry in spec.references:
-        line = reference_line(entry)
-        axes.axvline(reference_place(entry, table), **artist(line))
+    draw_references(axes, panel)
 
     if panel.log:
         axes.set_xscale("log")
@@ -197,12 +195,3 @@ def method_color(row: pd.Series | Mapping) -> str:
     """Return the color of the method of a row."""
     color = row.get("color")
     return color if isinstance(color, str) else BLACK
-
-
-def reference_place(
-    entry: Mapping,
-    table: pd.DataFrame,
-) -> float:
-    """Return where a reference line is; a name stands for a column of the panel."""
-    x = entry["x"]
-    return float(table[x].iloc[0] if isinstance(x, str) else x)

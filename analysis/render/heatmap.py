@@ -118,7 +118,11 @@ def draw(
     y_names = list(map(name, rows))
     turned = {}
     if sum(map(len, x_names)) > LETTERS:
-        turned = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+        turned = {
+            "rotation": 35,
+            "ha": "right",
+            "rotation_mode": "anchor",
+        }
     axes.set_xticks(range(len(columns)), x_names, **turned)
     axes.set_yticks(range(len(rows)), y_names)
     axes.tick_params(length=0)

@@ -52,11 +52,6 @@ class HueStyle:
         """Label in the legend; empty for none."""
         return self.line["label"]
 
-    @property
-    def color(self) -> str:
-        """Color of lines and faces."""
-        return self.line["color"]
-
 
 def hue_styles(
     table: pd.DataFrame,

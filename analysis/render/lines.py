@@ -53,7 +53,6 @@ def prepare(
     if spec.interval != "none":
         low = table["low"].fillna(value)
         high = table["high"].fillna(value)
-    table = table.assign(shown_low=low, shown_high=high)
     is_positive = value > 0
     log = spec.y_scale == "log" and bool(is_positive.any())
     if spec.y_scale == "auto":
@@ -63,7 +62,7 @@ def prepare(
         largest = value if spec.cut == "point" else value[is_positive].min()
         low = np.fmax(low, largest / MAX_BAND)
         high = np.fmax(high, low)
-        table = table.assign(shown_low=low, shown_high=high)
+    table = table.assign(shown_low=low, shown_high=high)
     labels = {}
     for place, name in enumerate(names):
         labels[float(place)] = spec.format_name(name)
@@ -77,7 +76,11 @@ def split_curves(table: pd.DataFrame) -> pd.DataFrame:
     value = table.sort_values("x", kind="stable")["value"].astype(float)
     columns = [table[key] for key in keys]
     is_gap = ~(value.abs() < np.inf)
-    by_curve = is_gap.groupby(columns, dropna=False, observed=True)
+    by_curve = is_gap.groupby(
+        columns,
+        dropna=False,
+        observed=True,
+    )
     return table.assign(piece=by_curve.cumsum())
 
 
@@ -119,7 +122,11 @@ def draw(
         low = rows["shown_low"]
         high = rows["shown_high"]
         with_interval = (low < high).any() and line["zorder"] > 2
-        band = {"color": line["color"], "alpha": BAND, "linewidth": 0}
+        band = {
+            "color": line["color"],
+            "alpha": BAND,
+            "linewidth": 0,
+        }
         if rows["x"].isna().all():
             axes.axhline(value.iloc[0], **artist(line | {"marker": None}))
             is_shown = spec.level_bands and not panel.styles[hue].baseline
@@ -146,9 +153,7 @@ def draw(
         elif with_interval:
             axes.fill_between(x, low, high, **band)
         axes.plot(x, value, **artist(line))
-    for entry in spec.references:
-        draw_level = axes.axhline if "y" in entry else axes.axvline
-        draw_level(entry.get("y", entry.get("x")), **artist(reference_line(entry)))
+    draw_references(axes, panel)
 
     if panel.log:
         axes.set_yscale("log")
@@ -158,6 +163,28 @@ def draw(
     _set_x_axis(axes, panel)
     if spec.exponents:
         _write_exponents(axes, panel)
+
+
+def draw_references(
+    axes: Axes,
+    panel: Panel,
+) -> None:
+    """Draw the reference lines of a panel."""
+    for entry in panel.spec.references:
+        line = artist(reference_line(entry))
+        if "y" in entry:
+            axes.axhline(entry["y"], **line)
+        else:
+            axes.axvline(reference_place(entry, panel.table), **line)
+
+
+def reference_place(
+    entry: Mapping,
+    table: pd.DataFrame,
+) -> float:
+    """Return where a reference line is; a name stands for a column of the panel."""
+    x = entry["x"]
+    return float(table[x].iloc[0] if isinstance(x, str) else x)
 
 
 def reference_line(entry: Mapping) -> dict:

@@ -322,7 +322,11 @@ def legend_entries(drawing: Drawing) -> dict[str, dict]:
         if level_hues[hue]:
             line["marker"] = None
         elif hue in spec.stacked:
-            line |= {"marker": "s", "markerfacecolor": line["color"], "linestyle": ""}
+            line |= {
+                "marker": "s",
+                "markerfacecolor": line["color"],
+                "linestyle": "",
+            }
         elif is_forest:
             line = forest.in_method_color(line, BLACK) | {"linestyle": ""}
         entries[style.label] = line
@@ -346,7 +350,12 @@ def _add_legend(
     if not entries:
         return
     # Lines are whole and opaque there.
-    whole = {"alpha": None, "zorder": 2, "clip_on": True, "markevery": None}
+    whole = {
+        "alpha": None,
+        "zorder": 2,
+        "clip_on": True,
+        "markevery": None,
+    }
     handles = [Line2D([], [], **artist(line | whole)) for line in entries.values()]
     where: dict = {"loc": "outside right upper"}
     if len(entries) <= MANY_ENTRIES:

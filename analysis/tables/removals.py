@@ -108,15 +108,29 @@ class RemovalStudy(Study):
             start = lines.assign(request=-1.0, loss_ratio=lines["start"])
             lines = pd.concat([start, lines])
         columns = [*RUN, "request"]
-        wide = lines.pivot_table(index="seed", columns=columns, values=metric)
+        wide = lines.pivot_table(
+            index="seed",
+            columns=columns,
+            values=metric,
+        )
         styles = self.cells[["method", "label", "color", "marker"]]
         styles = styles.drop_duplicates("method")
         cells = wide.columns.to_frame(index=False)
-        cells = cells.merge(styles, on="method", how="left")
+        cells = cells.merge(
+            styles,
+            on="method",
+            how="left",
+        )
         cells = cells.assign(sweep=CHECKPOINTS, epsilon=np.nan)
         seeds = wide.index.to_numpy()
         left_out = np.zeros(len(cells), int)
-        return SeedMatrix(metric, cells, seeds, wide.to_numpy(), left_out)
+        return SeedMatrix(
+            metric,
+            cells,
+            seeds,
+            wide.to_numpy(),
+            left_out,
+        )
 
 
 def parent_sweep(sweep: str) -> str:

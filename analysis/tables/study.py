@@ -237,7 +237,13 @@ class Study:
         left_out = np.isinf(measured).sum(axis=0)
         seeds = runs.seeds[used]
         values = keep_finite(measured[used])
-        matrix = SeedMatrix(metric, runs.cells, seeds, values, left_out)
+        matrix = SeedMatrix(
+            metric,
+            runs.cells,
+            seeds,
+            values,
+            left_out,
+        )
         has_values = finite.any(axis=0)
         return matrix.take(has_values | (left_out > 0))
 

@@ -1,5 +1,221 @@
 // Draws the chart of each figure when it comes into view, in place of its picture, which is printed.
 
+// Charts in Vega-Lite: what all charts of a kind have in common. A layer shows the records that have
+// its field.
+const has = (field) => [{ filter: `isValid(datum['${field}'])` }];
+const KINDS = {
+  lines: {
+    width: 260,
+    height: 190,
+    encoding: {
+      x: { field: "at", type: "quantitative" },
+      y: { field: "value", type: "quantitative", axis: { tickCount: 5 } },
+      color: { field: "hue", type: "nominal" },
+    },
+    layer: [
+      {
+        transform: has("level"),
+        mark: { type: "rule", clip: true },
+        encoding: { x: null, y: { field: "level" }, strokeDash: { field: "hue", type: "nominal" } },
+      },
+      {
+        transform: has("from"),
+        mark: { type: "area", opacity: 0.16, clip: true },
+        encoding: { y: { field: "from" }, y2: { field: "to" }, detail: { field: "curve" } },
+      },
+      {
+        transform: has("at"),
+        mark: { type: "line", clip: true },
+        encoding: { strokeDash: { field: "hue", type: "nominal" }, detail: { field: "curve" } },
+      },
+      { transform: has("at"), mark: { type: "point", filled: true, opacity: 1, clip: true }, encoding: {} },
+    ],
+  },
+  forest: {
+    width: 364,
+    height: { step: 20 },
+    encoding: {
+      x: { field: "value", type: "quantitative" },
+      y: { field: "at", type: "ordinal", title: null },
+      color: { field: "hue", type: "nominal" },
+    },
+    layer: [
+      { transform: has("stacked"), mark: { type: "bar" }, encoding: { x: { field: "stacked", aggregate: "sum" } } },
+      { transform: has("level"), mark: { type: "rule" }, encoding: { x: { field: "level" }, y: null } },
+      { transform: has("low"), mark: { type: "rule" }, encoding: { x: { field: "low" }, x2: { field: "high" } } },
+      { transform: has("mark"), mark: { type: "point", filled: true, opacity: 1 }, encoding: {} },
+      {
+        transform: has("reported"),
+        mark: { type: "point", shape: "diamond", size: 60 },
+        encoding: { color: { value: "black" }, x: { field: "reported" } },
+      },
+    ],
+  },
+  heatmap: {
+    width: { step: 46 },
+    height: { step: 23 },
+    encoding: {
+      x: { field: "at", type: "ordinal" },
+      y: { field: "row", type: "ordinal" },
+      color: { field: "value", type: "quantitative", legend: { format: ".3~g" } },
+    },
+    layer: [
+      { transform: has("value"), mark: { type: "rect" }, encoding: {} },
+      {
+        transform: has("text"),
+        mark: { type: "text", fontSize: 9 },
+        encoding: { text: { field: "text" }, color: { value: "black" } },
+      },
+    ],
+  },
+};
+const ENTRY = 170; // pixels of an entry of the legend
+// Pixels of a panel with what is beside it: a page has as many as fit.
+const ROOM = { lines: 340, forest: 560, heatmap: 340 };
+// What takes the place of bands.
+const BARS = { type: "rule", opacity: 0.8, clip: true };
+// Dashes by the words that matplotlib has for them.
+const SOLID = [1, 0];
+const DASHES = {
+  "-": SOLID, solid: SOLID, "": SOLID, " ": SOLID, None: SOLID, none: SOLID,
+  "--": [6, 3], dashed: [6, 3], ":": [2, 2], dotted: [2, 2], "-.": [6, 2, 2, 2], dashdot: [6, 2, 2, 2],
+};
+// Color schemes of Vega by the names that matplotlib has for them.
+const SCHEMES = { YlGnBu: "yellowgreenblue", YlOrRd: "yelloworangered", PuOr: "purpleorange" };
+const INTERVALS = {
+  t95: "95 % interval",
+  se3: "three standard errors",
+  deviation: "standard deviation",
+  bootstrap95: "95 % bootstrap interval",
+  none: "interval",
+};
+
+// Title and scale of an axis of numbers; logarithms have no zero.
+function quantity(title, type, scale) {
+  const zero = type === "linear" ? { zero: false } : {};
+  return { title: title || null, scale: { nice: false, type, ...zero, ...scale } };
+}
+
+// Axes and scales of a view, by kind.
+const FILL = {
+  lines({ encoding: { x, y }, layer }, panel) {
+    const places = panel.values.map((record) => record.at).filter((at) => at !== undefined);
+    x.axis = { labelOverlap: true, values: [...new Set(places)].sort((a, b) => a - b) };
+    if (panel.names.length) x.axis.labelExpr = `${JSON.stringify(panel.names)}[datum.value]`;
+    const type = panel.x_scale === "linear" ? "linear" : "log";
+    Object.assign(x, quantity(panel.x_label, type, { reverse: panel.x_reversed, padding: 8 }));
+    const scale = { reverse: panel.y_reversed, domain: panel.domain };
+    Object.assign(y, quantity(panel.y_label, panel.log ? "log" : "linear", scale));
+    if (panel.bands === "bars") layer[1].mark = BARS;
+  },
+  forest({ encoding: { x, y }, layer }, panel) {
+    let scale = ["linear", { zero: panel.y_zero || panel.stacked.length > 0 }];
+    if (panel.log) scale = ["log", {}];
+    if (panel.y_scale === "symlog") scale = ["symlog", { constant: panel.linear_below }];
+    Object.assign(x, quantity(panel.x_label, ...scale));
+    const [names, places] = [panel.names, panel.places].map((list) => JSON.stringify(list));
+    const axis = { labelExpr: `${names}[indexof(${places}, datum.value)]` };
+    Object.assign(y, { sort: panel.places, scale: { domain: panel.places }, axis });
+    if (panel.dodge) for (const part of layer.slice(2, 4)) part.encoding.yOffset = { field: "hue" };
+  },
+  heatmap({ encoding: { x, y, color } }, panel) {
+    Object.assign(x, { sort: panel.columns, title: panel.x_label || null });
+    Object.assign(y, { sort: panel.rows, title: panel.y_label || null });
+    const name = panel.color_map.replace(/_r$/, "");
+    color.title = panel.color_label || null;
+    color.scale = {
+      type: panel.log ? "log" : "linear",
+      scheme: SCHEMES[name] ?? name,
+      reverse: name !== panel.color_map,
+      domain: panel.domain,
+      clamp: true,
+    };
+  },
+};
+
+// What a layer reads of a row, by kind, besides its place.
+const MARKS = {
+  lines({ style, curve, piece, shown_low: from, shown_high: to }) {
+    const name = { curve: `${style} ${curve} ${piece}` };
+    return from < to ? { ...name, from, to } : name;
+  },
+  forest: ({ stacked, value }) => stacked === undefined ? { mark: value } : {},
+  heatmap: () => ({}),
+};
+
+function panelView(panel, kind) {
+  const values = panel.values.map((row) =>
+    ({ ...row, ...("at" in row ? MARKS[kind](row) : { level: row.value }) }));
+  const view = { ...structuredClone(KINDS[kind]), title: panel.title, data: { values } };
+  FILL[kind](view, panel);
+  for (const places of panel.references) {
+    for (const [side, datum] of Object.entries(places)) {
+      const encoding = { color: { value: "grey" }, [side]: { datum } };
+      view.layer.push({ data: { values: [{}] }, mark: { type: "rule", strokeDash: [2, 2] }, encoding });
+    }
+  }
+  const titles = {
+    panel: "panel",
+    dataset: "data set",
+    hue: panel.hue,
+    style: panel.style || "style",
+    place: kind === "lines" ? panel.x : panel.row,
+    value: panel.value,
+    interval: INTERVALS[panel.interval],
+    seeds: "seeds",
+    epsilon: "ε declared",
+    epsilon_spent: "ε spent",
+    adjacency: "adjacency",
+  };
+  const shown = new Set(values.flatMap(Object.keys));
+  view.encoding.tooltip = Object.entries(titles).filter(([field]) => shown.has(field))
+    .map(([field, title]) => ({ field, title: title.replaceAll("_", " "), type: "nominal" }));
+  return view;
+}
+
+// Gives hues their colors. A click in the legend leaves one hue; with the shift key several.
+function addLegend(views, { hues, columns }) {
+  const ranges = {
+    color: hues.map(({ color }) => color),
+    strokeDash: hues.map(({ dash }) => typeof dash === "string" ? DASHES[dash] : dash.map((length) => 2 * length)),
+  };
+  const domain = hues.map(({ label }) => label);
+  const across = Math.max(Math.floor(columns * KINDS.lines.width / ENTRY), 1);
+  const legend = { orient: "top", title: null, labelLimit: 400, columns: across };
+  for (const view of views) {
+    view.transform = [{ filter: { param: "shown" } }];
+    for (const { encoding } of [view, ...view.layer]) {
+      for (const [channel, range] of Object.entries(ranges)) {
+        if (encoding[channel]?.field === "hue") Object.assign(encoding[channel], { scale: { domain, range }, legend });
+      }
+    }
+  }
+  // Only as the first layer of the first view does the legend always answer to clicks.
+  views[0].layer.unshift({
+    data: { values: [] },
+    mark: "point",
+    encoding: {},
+    params: [{ name: "shown", select: { type: "point", fields: ["hue"] }, bind: "legend" }],
+  });
+}
+
+// The Vega-Lite specification of a chart, one view a panel.
+function specify(chart) {
+  const views = chart.panels.map((panel) => panelView(panel, chart.kind));
+  const isMap = chart.kind === "heatmap";
+  if (!isMap) addLegend(views, chart);
+  return {
+    $schema: "https://vega.github.io/schema/vega-lite/v6.json",
+    config: { view: { stroke: null }, axis: { labelLimit: 220 } },
+    usermeta: { panel: ROOM[chart.kind] },
+    columns: chart.columns,
+    concat: views,
+    resolve: { scale: { color: isMap ? "independent" : "shared" } },
+  };
+}
+
+// The page
+
 const ERRORS = 1; // of Vega's levels of messages
 const fields = [...document.querySelectorAll(".filters select")];
 const specifications = new Map();
@@ -17,7 +233,7 @@ for (const data of document.querySelectorAll("figure script")) {
 
 async function start(figure) {
   const data = figure.querySelector("script");
-  specifications.set(figure, await unpacked(data.textContent));
+  specifications.set(figure, specify(await unpacked(data.textContent)));
   const chart = Object.assign(document.createElement("div"), { className: "chart" });
   data.before(chart);
   const button = document.createElement("button");

@@ -83,7 +83,7 @@ class TreeSchedule(Schedule):
             for epsilon in self.epsilons
         ]
         step = plan_release(SumsAndCounts, Laplace, epsilon=self.step_epsilon)
-        return counts + [step] * (self.step_epsilon > 0)
+        return [*counts, step] if self.step_epsilon > 0 else counts
 
 
 class QuadtreeKMeans(PrivateKMeans):

@@ -107,6 +107,29 @@ def test_cost_excess_and_ratio(study):
     assert ratio == pytest.approx(mean / optimum)
 
 
+def test_values_are_compared_with_those_before(study):
+    check = {
+        "sweep": "figure1",
+        "metric": "nicv",
+        "left": ["dist_dp_published"],
+        "over": {"dataset": "any", "k": "any"},
+    }
+    all_costs, steps = (
+        by_case(measure_ratios(study, check | keys, Context())) for keys in ({}, {"along": "k"})
+    )
+    assert len(steps) == len(all_costs) - 1 >= 1
+    pd.testing.assert_frame_equal(steps, (all_costs / all_costs.shift()).iloc[1:])
+    first = f"k == {all_costs.index[0]}"
+    with pytest.raises(MissingRows, match="only one value of k is stored"):
+        measure_ratios(study, check | {"along": "k", "where": first}, Context())
+
+
+def by_case(bootstrap):
+    """Values on the sample: k down, data sets across."""
+    cases = bootstrap.cases.assign(value=bootstrap.values[0])
+    return cases.pivot(index="k", columns="dataset", values="value")
+
+
 def test_ambiguous_selectors_are_refused(study):
     left = [{"method": ["dist_dp_published", "dist_dp"]}]
     check = {"sweep": "planted_rho", "metric": "nicv", "left": left, "over": {"rho": "any"}}

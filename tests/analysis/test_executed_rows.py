@@ -1,5 +1,8 @@
 """Claims on rows of executed cells: fabricated ones may have columns that no run stores."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 
@@ -56,13 +59,55 @@ def empty_columns(finding):
     return set(evidence.columns[evidence.isna().all()])
 
 
+#: The paper that `pkm reproduce` takes by default.
+DEFAULT = "fastlloyd"
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    """Reproduce a paper in a separate process, as a user does: its folder of results, its output.
+
+    There is no folder of data, and there are two workers.
+    """
+    folder = tmp_path_factory.mktemp("reproduced")
+    environment = {name: value for name, value in os.environ.items() if name != "PKM_DATA"}
+    words = ["reproduce", "profile=smoke", f"results={folder}", "tracking=none", "jobs=2"]
+    completed = subprocess.run(
+        [sys.executable, "-m", "pkm", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert completed.returncode == 0, completed.stderr
+    return folder, completed.stdout
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+def test_smoke_reproduction_from_end_to_end(reproduced):
+    results, printed = reproduced
+    page = results / "reports" / f"{DEFAULT}-smoke" / "index.html"
+    text = page.read_text()
+    for label in ("computed with", "computed on", "computed at commit", "report made with"):
+        assert label in text
+    assert str(page) in printed
+    # Packages that draw and write the report log to nowhere.
+    assert "[HYDRA]" not in printed
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("paper", choices("paper"))
-def test_executed_rows_have_the_columns_of_fabricated_ones(paper, tmp_path, cache):
+def test_executed_rows_have_the_columns_of_fabricated_ones(paper, tmp_path, cache, request):
     config = load_config([f"paper={paper}", "profile=smoke", "tracking=none"])
     plan = make_plan(config.paper, config.profile)
-    store = Store(tmp_path)
-    run_cells(plan.cells, store, Backend())
+    if paper == DEFAULT:
+        results, _ = request.getfixturevalue("reproduced")
+        store = Store(results)
+    else:
+        store = Store(tmp_path)
+        run_cells(plan.cells, store, Backend())
     study = Study(plan.read_rows(store))
     gaps = plan.list_missing(store)
     executed = reports.by_claim(verdicts.evaluate_claims(study, paper, gaps))

@@ -53,7 +53,6 @@ VERDICTS = {
     "one-round": HOLDS,
     "no-more-rounds-than-mohlloyd": HOLDS,
     "comm-linear-mkt": HOLDS,
-    "federated-equals-central": NOT_CONTRADICTED,
 }
 
 
@@ -312,12 +311,6 @@ def test_printed_speedups_are_below_five_orders():
             lambda size: size + 64,
             {"clients": 8, "dataset": "s1"},
         ),
-        (
-            "federated-equals-central",
-            "nicv",
-            lambda nicv: nicv * (1 + 1e-9),
-            {"sweep": "protocol", "dataset": "lsun"},
-        ),
     ],
 )
 def test_claims_can_fail(name, column, change, where):
@@ -345,11 +338,6 @@ def test_claims_report_missing_data():
         assert finding.verdict == NOT_CONTRADICTED
         assert finding.missing == "no stored rows of dataset timesynth-100000-2-2"
     assert "7 of 8" in evaluate_claim("bytes-independent-of-n", rows).missing
-    finding = evaluate_claim("federated-equals-central", protocol_rows())
-    assert "timesynth-10000-2-2" in finding.missing
-    assert set(finding.evidence["dataset"]) == {"lsun", "s1"}
-    federated_only = protocol_rows().query("sweep != 'real'")
-    assert evaluate_claim("federated-equals-central", federated_only).verdict == NOT_RUN
 
 
 # --- figures and report ---------------------------------------------------------------------------

@@ -234,7 +234,7 @@ def test_the_style_of_a_paper_has_its_own_curves_alone(paper, name, hues):
 def test_distance_based_figure_has_the_colors_of_the_paper():
     spec = reports.figure_spec("distdp", "figure1").in_style("paper")
     drawing = reports.figures.draw(study_of("distdp"), spec).drawing
-    colors = {hue: style.color for hue, style in drawing.styles.items()}
+    colors = {hue: style.line["color"] for hue, style in drawing.styles.items()}
     assert colors["kmeans"] == "#1f77b4"  # blue
     assert colors["lsh_splits_published"] == "#2ca02c"  # green
     assert not any(panel.log for panel in drawing.panels)
@@ -301,7 +301,7 @@ def test_keys_that_no_picture_shows_do_not_age_it():
 
 #: Screenshots of other programs, which no declaration draws.
 # Of the dashboard, and made from entries, as a test of the arena compares.
-SCREENSHOTS = {"mlflow", "leaderboard-approximate"}
+SCREENSHOTS = {"mlflow", "leaderboard-pure", "leaderboard-approximate"}
 FOLDER = Path(__file__).parents[2] / "docs" / "figures"
 PICTURES = sorted(FOLDER.glob("*.png"))
 TABLES = sorted(FOLDER.glob("*.csv"))

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pkm.arena.checks import check_files
 from pkm.arena.entry import read_entry, read_rows
 from pkm.arena.leaderboard import read_scores
+from pkm.arena.phases import build
+from pkm.catalogue import add_config_dirs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -23,8 +26,8 @@ def copied(tmp_path):
     return tmp_path
 
 
-def run(folder, *words, installed=None, status=0):
-    """Run a command, which ends with a status, and return what it prints."""
+def run(folder, *words, installed=None):
+    """Run a command, and return what it prints."""
     path = [installed, os.environ.get("PYTHONPATH")]
     completed = subprocess.run(
         [sys.executable, "-m", *map(str, words)],
@@ -34,7 +37,7 @@ def run(folder, *words, installed=None, status=0):
         text=True,
         check=False,
     )
-    assert completed.returncode == status, completed.stdout + completed.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     return completed.stdout
 
 
@@ -54,7 +57,6 @@ def test_a_package_is_built_installed_and_entered(copied):
     options = ("--no-deps", "--no-build-isolation", "--target", "installed")
     run(copied, "pip", "install", "--quiet", *options, "examples/own_method")
     installed = str(copied / "installed")
-    run(copied / "examples" / "own_method", "pytest", "-q", installed=installed)
     folder = enter(copied, "own_method", installed=installed)
     entry = read_entry(folder)
     assert entry.problems == []
@@ -85,7 +87,10 @@ def test_a_program_is_entered_with_its_own_claim(copied):
 
     # Another program is another method.
     program = folder / "source" / "program" / "centers.py"
-    program.write_text(program.read_text() + "# changed\n")
-    refuted = run(copied, "pkm", "arena", "verify", folder, status=1)
-    assert "centers.py: the file is not the one" in refuted
-    assert "digest=" in refuted
+    with add_config_dirs([str(program.parent)]):
+        build(entry.method).check_parameters()
+        program.write_text(program.read_text() + "# changed\n")
+        with pytest.raises(ValueError, match=r"^digest="):
+            build(entry.method).check_parameters()
+    (finding,) = check_files(entry, folder)
+    assert "centers.py: the file is not the one" in finding

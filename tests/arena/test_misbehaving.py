@@ -55,7 +55,7 @@ class Misbehaving(SuLloyd):
         return centers, n_iter
 '''
 REASONS = {
-    "htru2": "TimeLimitExceeded: time limit of 20 s reached",
+    "htru2": "TimeLimitExceeded: time limit of 10 s reached",
     "avila": "MemoryError: ",
     "breast": "OSError: [Errno 27] File too large",
     "yeast": "PermissionError: [Errno 13] Permission denied",
@@ -75,7 +75,7 @@ def run(tmp_path_factory):
     (folder / "outside").mkdir()
     (folder / "conf" / "suite").mkdir(parents=True)
     sweep = {
-        "datasets": ["iris", *REASONS], "epsilon": [4.0], "seeds": 2, "time_limit": 20,
+        "datasets": ["iris", *REASONS], "epsilon": [4.0], "seeds": 2, "time_limit": 10,
     }  # fmt: skip
     suite = SUITE | {
         "name": "bad",

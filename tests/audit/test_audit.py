@@ -182,7 +182,7 @@ def test_audits_of_two_pairs_have_all_kinds_of_pairs_in_turn(monkeypatch):
         (broken(SuLloyd, curator=planted.SkipsEmpty)(3), 400, 2.0),
         (broken(EUGkM, curator=planted.SkipsEmpty)(3, n_init=1), 400, 2.0),
         (planted.DecodesSaturation(3), 400, 3.0),
-        (broken(EUGkM, mechanisms=[planted.HalfLaplace])(3), 1000, 1.0),
+        (broken(EUGkM, mechanisms=[planted.HalfLaplace])(3, n_init=1), 1000, 1.0),
     ],
     ids=["empty cluster skipped", "empty cell skipped", "saturated noise", "noise x 0.5"],
 )

@@ -212,11 +212,9 @@ class TwoAtTheRadius(SumsAndCounts):
     def exact(self, view):
         found = dict(super().exact(view))
         for points in view._shards:
-            for row in points.rows:
-                distances = np.linalg.norm(row - self.centers[0], axis=1)
-                nearest = distances.argmin()
-                if abs(distances[nearest] - self.radius * SCALE) < 1.5:
-                    found["counts"][0, nearest] += SCALE
+            distances = np.linalg.norm(points.rows[:, None] - self.centers[0], axis=2)
+            is_near = abs(distances.min(axis=1) - self.radius * SCALE) < 1.5
+            np.add.at(found["counts"][0], distances.argmin(axis=1)[is_near], SCALE)
         return found
 
 

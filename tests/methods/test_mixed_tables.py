@@ -95,7 +95,8 @@ def test_private_clusters_of_a_mixed_table_are_as_good_as_those_of_k_prototypes(
     method.fit(rows, groups=persons)
 
     rng = np.random.default_rng(seed)
-    runs = [k_prototypes(*encode(table), k, rng) for _ in range(10)]
+    encoded = encode(table)
+    runs = [k_prototypes(*encoded, k, rng) for _ in range(10)]
     best = min(runs, key=lambda run: run[1])[0]
     # Both are scored on the rows without holes.
     whole = table.notna().all(axis=1)

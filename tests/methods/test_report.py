@@ -41,7 +41,9 @@ METHODS = {
     "pure": SuLloyd(3, bounds=BOUNDS, random_state=5, report=0.1),
     "ball": SynopsisKMeans(3, bounds=(-50, 50), random_state=5, report=0.1),
     "cube": GLloyd(4, bounds=(-50, 50), zoom=0.1, random_state=5, report=0.1),
-    "auto": SynopsisKMeans("auto", bounds=BOUNDS, random_state=5, zoom=None, report=0.1),
+    "auto": SynopsisKMeans(
+        "auto", max_clusters=6, bounds=BOUNDS, random_state=5, zoom=None, report=0.1
+    ),
     "secret n": QuadtreeKMeans(3, bounds=BOUNDS, report=0.1, adjacency="add_remove"),
 }
 

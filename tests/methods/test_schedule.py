@@ -95,6 +95,18 @@ def dry_run(method, n_points, n_features):
     return ledger.charges
 
 
+@pytest.mark.parametrize("n_features", [2, 9])
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_budget_of_numpy_plans_what_a_plain_one_does(name, n_features):
+    """Searches over parameters give numbers of numpy."""
+    plans = []
+    for epsilon in (2.0, np.float64(2.0)):
+        model = PRIVATE[name](n_clusters=3, epsilon=epsilon)
+        charges = model.schedule(20_000, n_features).charges
+        plans.append([charge.cost[:3] for charge in charges])
+    assert plans[0] == plans[1]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "parameters"), list(cases()))
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

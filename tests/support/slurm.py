@@ -11,7 +11,8 @@ PROGRAMS = {
         if [ -n "$last" ]; then export SLURM_ARRAY_JOB_ID=7; fi
         cp "$1" "$SLURM_SUBMITTED"
         for task in $(seq 0 "${last:-0}"); do
-            SLURM_ARRAY_TASK_ID=$task sh "$1"
+            SLURM_ARRAY_TASK_ID=$task sh "$1" ||
+                echo "7_$task|FAILED|here" >> "$SLURM_SUBMITTED.failed"
         done >/dev/null 2>&1 &
         echo "Submitted batch job 7"
     """,
@@ -26,9 +27,10 @@ PROGRAMS = {
         done
         exec "$@"
     """,
-    # Knows of no job yet: its result is what tells that it has ended.
+    # Knows of jobs that have failed alone: of others the result tells that they have ended.
     "sacct": """
         echo "JobID|State|NodeList"
+        cat "$SLURM_SUBMITTED.failed" 2>/dev/null || true
     """,
 }
 

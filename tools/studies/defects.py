@@ -21,7 +21,7 @@ from pkm.methods import PEMeans, SynopsisKMeans, planned
 from pkm.privacy import Budget, Curator, Ledger, NoiseStreams
 
 SETTINGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
-GRID = np.geomspace(0.1, 4, 40)
+GRID = np.geomspace(0.1, 4, 40).tolist()
 COLUMNS = ["family", "set", "variant", "epsilon", "ratio"]
 find_domain = planned.find_domain
 
@@ -128,7 +128,7 @@ for name in sys.argv[1:] or SETTINGS["parts"]:
     medians = of_sets.median()
     tails = of_sets.quantile(0.99) / medians
     setting = ["variant", "epsilon"]
-    shown = medians.groupby(setting, sort=False).describe(percentiles=[0.9])
+    shown = medians.groupby(setting, sort=False).describe(percentiles=[0.5, 0.9])
     shown["largest tail"] = tails.groupby(setting).max()
     print(name, shown.round(3).to_string(), sep="\n")
     steps = medians / medians.groupby(COLUMNS[:3]).shift()

@@ -54,11 +54,17 @@ def serial(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def scheduler():
-    """Address of a scheduler with two workers on this machine."""
+def cluster():
+    """Two workers on this machine."""
     options = {"threads_per_worker": 1, "memory_limit": None, "dashboard_address": "127.0.0.1:0"}
-    with distributed.LocalCluster(n_workers=2, **options) as cluster:
-        yield cluster.scheduler_address
+    with distributed.LocalCluster(n_workers=2, silence_logs=50, **options) as started:
+        yield started
+
+
+@pytest.fixture
+def scheduler(cluster):
+    """Address of the scheduler of the cluster."""
+    return cluster.scheduler_address
 
 
 @pytest.mark.slow
@@ -224,14 +230,14 @@ def test_a_cell_that_ends_its_workers_fails_alone(misbehaving_cell, tmp_path, jo
 
 
 @pytest.mark.slow
-def test_two_killed_workers_change_no_row(misbehaving_cell, tmp_path):
-    cells = [misbehaving_cell("Slow", seeds=(seed,)) for seed in range(12)]
+def test_two_killed_workers_change_no_row(misbehaving_cell, cluster, tmp_path):
+    cells = [misbehaving_cell("Slow", seeds=(seed,)) for seed in range(8)]
     expected = Store(tmp_path / "serial")
     run_cells(cells, expected, Backend())
     store = Store(tmp_path / "cluster")
     killed = []
 
-    def kill(cluster):
+    def kill():
         """Kill one worker after another, each while it runs a cell."""
         for n_stored in (2, 5):
             while len(store.keys()) < n_stored:
@@ -240,12 +246,10 @@ def test_two_killed_workers_change_no_row(misbehaving_cell, tmp_path):
             killed.append(worker.process.pid)
             os.kill(worker.process.pid, signal.SIGKILL)
 
-    options = {"threads_per_worker": 1, "memory_limit": None, "dashboard_address": "127.0.0.1:0"}
-    with distributed.LocalCluster(n_workers=2, silence_logs=50, **options) as cluster:
-        killer = threading.Thread(target=kill, args=[cluster])
-        killer.start()
-        outcomes = run_cells(cells, store, Backend("dask", scheduler=cluster.scheduler_address))
-        killer.join()
+    killer = threading.Thread(target=kill)
+    killer.start()
+    outcomes = run_cells(cells, store, Backend("dask", scheduler=cluster.scheduler_address))
+    killer.join()
     assert len(set(killed)) == 2
     assert [outcome.status for outcome in outcomes] == ["done"] * len(cells)
     rows = stored_rows(store, cells)

@@ -10,25 +10,38 @@ import slurm
 from joblib.externals.loky import get_reusable_executor
 from swept_rows import SWEEP, rows
 
-from pkm.experiments.commands import reproduce
+from pkm.experiments.commands import reproduce, run
 
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """Rows of the sweep by the launcher of cells."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PKM_DATA", raising=False)
+        patch.chdir(tmp_path_factory.mktemp("cells"))
+        assert run.main([*SWEEP, "results=results"]) == 0
+        return rows()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "launcher",
-    ["basic", "joblib", "submitit_local"],
+    ("launcher", "methods", "n_rows"),
+    # A job of submitit is two processes, and the test of SLURM has two jobs.
+    [
+        ("basic", "fastlloyd,mean", 6),
+        ("joblib", "fastlloyd,mean", 6),
+        ("submitit_local", "fastlloyd", 4),
+    ],
 )
-def test_all_launchers_give_the_same_rows(call, launcher):
+def test_all_launchers_give_the_same_rows(call, expected, launcher, methods, n_rows):
     # Workers of joblib keep the folder of the test that started them.
     get_reusable_executor().shutdown()
-    assert call(*SWEEP)[0] == 0
-    os.rename("results", "cells")
-    assert call(*SWEEP, f"hydra/launcher={launcher}")[0] == 0
-    expected = rows("cells")
-    assert len(expected) == 6
-    assert rows().equals(expected)
+    assert call("-m", f"method={methods}", *SWEEP[2:], f"hydra/launcher={launcher}")[0] == 0
+    chosen = expected[expected["method"].isin(methods.split(","))]
+    assert len(chosen) == n_rows
+    assert rows().equals(chosen.reset_index(drop=True))
 
 
 @pytest.mark.parametrize(
@@ -65,20 +78,18 @@ def test_what_runs_no_cell_is_no_job_of_slurm(call):
 
 
 @pytest.mark.slow
-def test_jobs_of_slurm_give_the_same_rows(call, tmp_path, monkeypatch):
+def test_jobs_of_slurm_give_the_same_rows(call, expected, tmp_path, monkeypatch):
     """Each configuration is a job; `tests/support/slurm.py` stands for the cluster."""
     submitted = slurm.install(tmp_path / "slurm")
     monkeypatch.setenv("PATH", f"{tmp_path / 'slurm'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_SUBMITTED", str(submitted))
-    assert call(*SWEEP)[0] == 0
-    os.rename("results", "cells")
     words = ("backend=submitit", "jobs=2", "hydra.launcher.partition=short", *SWEEP[1:])
     code, out, err = call(*words)
     assert code == 0, out + err
     text = submitted.read_text(encoding="utf-8")
     for line in ("--array=0-1%2", "--cpus-per-task=2", "--partition=short"):
         assert f"#SBATCH {line}\n" in text
-    assert rows().equals(rows("cells"))
+    assert rows().equals(expected)
 
 
 @pytest.mark.slow

@@ -1,10 +1,7 @@
 """Papers from the command line: run, status, report."""
 
 import gc
-import os
 import platform
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -51,35 +48,6 @@ def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
     assert reproduce.main(words) == 2
     assert "g2-128-20.txt has SHA-256" in capsys.readouterr().err
     assert not results.exists() or not list(results.iterdir())
-
-
-@pytest.mark.slow
-def test_smoke_reproduction_from_end_to_end(tmp_path):
-    """Run in a separate process, as a user does: no data_dir, two workers."""
-    results = f"results={tmp_path / 'results'}"
-    environment = {name: value for name, value in os.environ.items() if name != "PKM_DATA"}
-    command = [
-        sys.executable,
-        "-m",
-        "pkm",
-        "reproduce",
-        "profile=smoke",
-        results,
-        "tracking=none",
-        "jobs=2",
-    ]
-    completed = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert completed.returncode == 0, completed.stderr
-    page = tmp_path / "results" / "reports" / "fastlloyd-smoke" / "index.html"
-    assert page.is_file()
-    text = page.read_text()
-    for label in ("computed with", "computed on", "computed at commit", "report made with"):
-        assert label in text
-    assert str(page) in completed.stdout
-    # Packages that draw and write the report log to nowhere.
-    assert "[HYDRA]" not in completed.stdout
 
 
 def smoke_words(tmp_path, *omitted):

@@ -49,10 +49,19 @@ def misbehaving_cell(tmp_path, monkeypatch):
     return cell
 
 
+UNBALANCED = {"clients": 3, "split": "unbalanced", "word_bytes": 4}
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("change", [{}, {"clients": 3, "split": "unbalanced", "word_bytes": 4}])
-def test_protocol_equals_the_central_run(transport, change):
-    cell = protocol(transport=transport, **change)
+def test_protocol_equals_the_central_run(transport):
+    check_equality(protocol(transport=transport, **UNBALANCED))
+
+
+def test_balanced_protocol_equals_the_central_run():
+    check_equality(protocol())
+
+
+def check_equality(cell):
     central, _ = CENTRAL_CELL.kind.fit(resolve_cell(CENTRAL_CELL, None))
     parties, _ = cell.kind.fit(resolve_cell(cell, None))
     for (central_fit, _), (protocol_fit, _) in zip(central, parties, strict=True):
