@@ -549,7 +549,6 @@ def test_claims_without_rows_report_the_reason():
         "table1-first-constant",
         "iterations-loglog",
         "iterating-captures-smaller",
-        "one-pass-captures-large-clusters",
     }
     assert "no such file" in findings["constant-factor-in-n"].summary
 
