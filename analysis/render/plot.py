@@ -25,6 +25,7 @@ STYLES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.mplsty
 #: Entries of a legend beside a figure; fewer are above it.
 MANY_ENTRIES = 14
 CURVES_AND_ROWS = {"lines": lines.draw, "forest": forest.draw}
+PANELS = 0.8  # width of panels, as a share of theirs with the labels of their axes
 LETTER = 0.55  # width of a letter, as a share of the font size
 HANDLE = 7.5  # width of a legend entry without its label, in letters
 ROW = 1.9  # height of a row of a forest, in font sizes
@@ -87,6 +88,11 @@ def plot(
     """
     with matplotlib.rc_context(fname=style_path(style)):
         figure = Figure(figsize=_size(drawing))
+        entries = legend_entries(drawing)
+        width = figure.get_figwidth()
+        if len(entries) > MANY_ENTRIES:
+            # A legend at the side takes a third.
+            width *= 2 / 3
         kind = drawing.spec.kind
         columns = drawing.columns
         n_panels = len(drawing.panels)
@@ -99,7 +105,7 @@ def plot(
             # Maps follow when their common scale of colors is known.
             if kind in CURVES_AND_ROWS:
                 CURVES_AND_ROWS[kind](axes, drawing.panels[index])
-            axes.set_title(_panel_title(index, drawing))
+            axes.set_title(_panel_title(index, drawing, width))
         if kind == "heatmap":
             _draw_maps(figure, all_axes, drawing)
         if kind == "forest":
@@ -113,8 +119,7 @@ def plot(
             lines.share_limits(all_axes, "x" if kind == "forest" else "y")
         for axes in all_axes:
             _format_values(axes, kind)
-        entries = legend_entries(drawing)
-        _label_axes(figure, all_axes, drawing, entries)
+        _label_axes(figure, all_axes, drawing, width)
         _add_legend(figure, entries)
     return figure
 
@@ -193,6 +198,7 @@ def _size(drawing: Drawing) -> tuple[float, float]:
 def _panel_title(
     index: int,
     drawing: Drawing,
+    width: float,
 ) -> str:
     """Return the title of a panel in as many lines as it takes; empty without one.
 
@@ -205,8 +211,8 @@ def _panel_title(
     letters = string.ascii_lowercase
     if 1 < len(drawing.panels) <= len(letters):
         title = f"({letters[index]}) {title}"
-    width = _size(drawing)[0] / drawing.columns
-    return _wrap(title, width, "axes.titlesize")
+    column = PANELS * width / drawing.columns
+    return _wrap(title, column, "axes.titlesize")
 
 
 def _wrap(
@@ -270,15 +276,11 @@ def _label_axes(
     figure: Figure,
     all_axes: list[Axes],
     drawing: Drawing,
-    entries: dict[str, dict],
+    width: float,
 ) -> None:
-    """Label the axes: once for the figure what all panels share."""
+    """Label the axes in a width: once for the figure what all panels share."""
     panels = drawing.panels
     size = matplotlib.rcParams["axes.labelsize"]
-    width = figure.get_figwidth()
-    if len(entries) > MANY_ENTRIES:
-        # A legend at the side takes a third.
-        width *= 2 / 3
     x_labels = {panel.x_label for panel in panels}
     y_labels = {panel.y_label for panel in panels}
     shared_x = len(x_labels) == 1 < len(panels)

@@ -1,6 +1,7 @@
 """Pictures: numbers of the table, colors of the methods, axes around them, the same bytes."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -122,6 +123,16 @@ def test_long_labels_are_broken_into_lines(shared):
     for text in texts:
         assert "\n" in text.get_text()
         assert text.get_window_extent().width <= width
+
+
+@pytest.mark.parametrize("most", [plot.MANY_ENTRIES, 0])
+def test_titles_of_panels_side_by_side_do_not_overlap(most, monkeypatch):
+    """Wherever the legend is."""
+    monkeypatch.setattr(plot, "MANY_ENTRIES", most)
+    figure = plot.plot(figure_of("comparison", "comparison_profiles").drawing)
+    figure.canvas.draw()
+    extents = [axes.title.get_window_extent() for axes in figure.axes]
+    assert all(left.x1 < right.x0 for left, right in pairwise(extents))
 
 
 def test_figures_without_axes_or_rows_have_no_picture():
