@@ -594,9 +594,9 @@ def test_planted_figure_has_all_methods_and_exponents(study):
         "(a) cost over the optimum, over n",
         "(b) cost over the optimum, over k",
         "(c) cost over the optimum, over d",
-        "(d) cost where the optimum is 0, over n",
-        "(e) cost where the optimum is 0, over k",
-        "(f) cost where the optimum is 0, over d",
+        "(d) optimum 0, over n",
+        "(e) optimum 0, over k",
+        "(f) optimum 0, over d",
     ]
     for panel, exponent in zip(charts.panels_of(result)[3:], ("0.13", "1.20", "0.40"), strict=True):
         assert exponent in panel.texts
