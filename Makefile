@@ -106,9 +106,8 @@ PYTEST = $(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest
 test: setup      ## run all tests but the slow ones (on the original data too, if DATA is given); COVERAGE=yes prints coverage
 	$(PYTEST) -n 2 -m "not slow" $(if $(COVERAGE),--cov)
 
-# A seventh of the time of slow tests is waiting: three processes keep two cores busy.
 test-slow: $(VENV)/protocol ## run the slow tests: processes that die, MPI, MLflow's database, whole reports, wheels
-	$(PYTEST) -n 3 -m slow
+	$(PYTEST) -n 2 -m slow
 
 golden: setup    ## write the golden records anew; the commit says which change and why
 	PYTHONPATH=tests/support $(RUN) tests/golden/record.py
