@@ -62,7 +62,7 @@ def read_numbers(options: Mapping[str, str]) -> dict[str, float]:
 
 
 def serves_persons(method: str, n: int, d: int) -> bool:
-    """Tell whether a method of this project takes persons with several rows."""
+    """Tell whether a method, if it is known here, takes persons with several rows."""
     if method not in current().choices("method"):
         return False
     entry = read_choice("method", method)

@@ -57,8 +57,9 @@ that nobody had tuned on the order is [much the same](studies/untouched.md).
 """
 UNRANKED = """## Not ranked
 
-The audit of these entries found a violation or could not look inside, a verification
-refuted them, or they have no result. What a program claims is its own word.
+These entries break the contract, the audit found a violation or could not look inside,
+a verification refuted them, or they have no result. What a program claims is its own
+word.
 """
 
 

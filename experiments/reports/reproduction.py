@@ -222,7 +222,11 @@ def reproduce_papers(
             read_claims(paper)
     failed = []
     at_once = nullcontext(partial(publish, config=config, console=console))
-    with at_once if len(requests) == 1 else publish_beside(config, console) as submit:
+    with (
+        at_once
+        if len(requests) == 1
+        else publish_in_background(config, console) as submit
+    ):
         for number, request in enumerate(requests, 1):
             if len(requests) > 1:
                 line = f"paper {number} of {len(papers)}: {request.plan.paper}"
@@ -283,12 +287,13 @@ def publish(
     console: Console,
 ) -> None:
     """Write the report of a paper, and bring MLflow up to date, as ``verb`` wants."""
-    folder = report(request, config, console)
+    is_reported = config.verb in REPORT_VERBS
+    folder = report(request, config, console) if is_reported else None
     track(request, config, folder, console)
 
 
 @contextmanager
-def publish_beside(
+def publish_in_background(
     config: DictConfig,
     console: Console,
 ) -> Iterator[Callable[[Request], None]]:
@@ -329,6 +334,9 @@ def publish_beside(
                 if future.exception() is None:
                     begin(tracker, track, request, settings, future.result()[1])
 
+            if config.verb not in REPORT_VERBS:
+                begin(tracker, track, request, settings, None)
+                return
             made = begin(reporter, report, request, settings)
             made.add_done_callback(track_reported)
 
@@ -480,15 +488,7 @@ def report(
     config: DictConfig,
     console: Console,
 ) -> Path | None:
-    """Write the report from the stored rows, if ``verb`` wants one.
-
-    Returns
-    -------
-    Path or None
-        Its folder; None without a report.
-    """
-    if config.verb not in REPORT_VERBS:
-        return None
+    """Write the report from the stored rows; return its folder, None without rows."""
     from pkm.analysis.pages import index_page
     from pkm.analysis.pages.report import build
 

@@ -113,7 +113,7 @@ def test_masked_entries_of_chunks_are_nan():
 
 
 @pytest.mark.slow
-def test_a_cluster_gives_the_bits_of_memory_when_a_worker_is_killed(tmp_path):
+def test_a_cluster_gives_the_bits_of_memory_also_when_a_worker_is_killed(tmp_path):
     distributed = pytest.importorskip("distributed")
     X = matrix(20_000)
     model = FastLloyd(3, bounds=(-1, 1), random_state=0)
@@ -123,9 +123,11 @@ def test_a_cluster_gives_the_bits_of_memory_when_a_worker_is_killed(tmp_path):
         distributed.LocalCluster(n_workers=2, **options) as cluster,
         distributed.Client(cluster),
     ):
+        array = da.from_array(X, (2000, 3))
+        assert released(model, array) == expected
+
         # The kill is in the middle of the first pass.
         killed = tmp_path / "killed"
-        array = da.from_array(X, (2000, 3))
         dying = da.map_blocks(kill_once, array, path=str(killed), meta=X[:0])
         assert released(model, dying) == expected
     assert killed.exists()
