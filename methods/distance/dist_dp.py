@@ -84,7 +84,7 @@ class PublishedSchedule(Schedule):
 
 
 class DistDP(SoundDistDP):
-    """Clustering under distance-based privacy.
+    """k-means or k-median under distance-based privacy: records may move by rho.
 
     Parameters
     ----------
@@ -164,6 +164,11 @@ class DistDP(SoundDistDP):
     NoisedPoints : The paper's baseline: noised points, and no other release.
     KMedian : The reference without privacy, for ``p=1``.
     SynopsisKMeans : Protects the presence of a record, not moves by rho.
+
+    References
+    ----------
+    Epasto, A., Mirrokni, V., Narayanan, S. and Zhong, P. (2023). k-means clustering
+    with distance-based privacy. NeurIPS.
 
     Examples
     --------

@@ -127,6 +127,11 @@ class NoisedPoints(RhoBoundedMethod):
     --------
     DistDP : The paper's method, with counts or sums of the true points.
     NoisedReports : Noise at the users, which protects any move.
+
+    References
+    ----------
+    Epasto, A., Mirrokni, V., Narayanan, S. and Zhong, P. (2023). k-means clustering
+    with distance-based privacy. NeurIPS.
     """
 
     label = "dist-DP random points"

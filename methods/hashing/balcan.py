@@ -63,7 +63,7 @@ MAX_SWAPS = 20
 
 
 class Balcan(PrivateKMeans):
-    """Cubes, local search, recovery.
+    """Private local search among cubes in a projection, then noisy means.
 
     Parameters
     ----------
@@ -101,6 +101,11 @@ class Balcan(PrivateKMeans):
     -----
     If fewer than k cubes are large enough, the centers of packed spheres, which ignore
     the data, complete the candidates.
+
+    References
+    ----------
+    Balcan, M.-F., Dick, T., Liang, Y., Mou, W. and Zhang, H. (2017). Differentially
+    private clustering in high-dimensional Euclidean spaces. ICML, 322-331.
 
     Examples
     --------

@@ -300,6 +300,11 @@ class KaplanStemmer(CoresetMethod):
     spheres, which ignore the data, and from the Lloyd steps. Candidates, a coreset, or
     a schedule that the parameters fix are refused.
 
+    References
+    ----------
+    Kaplan, H. and Stemmer, U. (2018). Differentially private k-means with constant
+    multiplicative error. NeurIPS.
+
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)

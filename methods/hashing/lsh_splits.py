@@ -42,7 +42,7 @@ SPLIT_RATIO = 3  # smallest size of a cell that is split, over that of a child
 
 
 class LSHSplits(PrivateKMeans):
-    """Coreset by sign-hash trees, then k-means.
+    """k-means on a private coreset from a tree of random hyperplanes.
 
     Parameters
     ----------
@@ -80,6 +80,11 @@ class LSHSplits(PrivateKMeans):
     -----
     Noise of counts is Laplace on the grid, and discrete in the library. Normal vectors
     are rounded to multiples of 2**-16, so that the side of every point is exact.
+
+    References
+    ----------
+    Chang, A., Ghazi, B., Kumar, R. and Manurangsi, P. (2021). Locally private k-means
+    in one round. ICML, 1441-1451.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from pkm.privacy import (
 
 
 class DPLloyd(SuLloyd):
-    """DP-Lloyd with Laplace noise.
+    """DP-Lloyd with Laplace noise, as in the library diffprivlib.
 
     Parameters
     ----------

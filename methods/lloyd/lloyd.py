@@ -302,6 +302,14 @@ class SuLloyd(_PrivateLloyd):
     -----
     Per round epsilon / T is split between sums and counts as d : (4 d rho^2)^(1/3) with
     rho = 0.225.
+
+    References
+    ----------
+    Su, D., Cao, J., Li, N., Bertino, E. and Jin, H. (2016). Differentially private
+    k-means clustering. CODASPY, 26-37.
+
+    Diaa, A., Humphries, T. and Kerschbaum, F. (2025). FastLloyd: federated, accurate,
+    secure, and tunable k-means clustering with differential privacy. USENIX Security.
     """
 
     label = "SuLloyd"
@@ -406,6 +414,11 @@ class GLloyd(_GaussianLloyd):
     --------
     FastLloyd : Sums about the centers, with a radius as sensitivity.
     SuLloyd : Laplace noise, for pure privacy.
+
+    References
+    ----------
+    Diaa, A., Humphries, T. and Kerschbaum, F. (2025). FastLloyd: federated, accurate,
+    secure, and tunable k-means clustering with differential privacy. USENIX Security.
     """
 
     label = "GLloyd"
@@ -473,6 +486,11 @@ class FastLloyd(_GaussianLloyd):
     SynopsisKMeans : Best mean rank of ten methods in the comparison of the docs.
     GLloyd : Sums of the points themselves, without a radius.
     SuLloyd : Laplace noise, for pure privacy.
+
+    References
+    ----------
+    Diaa, A., Humphries, T. and Kerschbaum, F. (2025). FastLloyd: federated, accurate,
+    secure, and tunable k-means clustering with differential privacy. USENIX Security.
 
     Examples
     --------

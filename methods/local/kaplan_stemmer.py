@@ -132,6 +132,11 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     LocalLloyd : Rounds of Lloyd's algorithm, a baseline.
     NoisedReports : Noise on every point, a baseline.
 
+    References
+    ----------
+    Kaplan, H. and Stemmer, U. (2018). Differentially private k-means with constant
+    multiplicative error. NeurIPS.
+
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 20000, axis=0)

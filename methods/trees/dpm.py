@@ -77,7 +77,7 @@ def level_budgets(
 
 
 class DPM(PrivateKMeans):
-    """Clustering by private separation.
+    """Clustering by private separation: splits through sparse regions of the data.
 
     Parameters
     ----------
@@ -138,6 +138,11 @@ class DPM(PrivateKMeans):
     whose released count is below one has scores of 0. Gaps are known to 2**-16 of a
     grid step. The exponential mechanism has the factor two that the paper's definition
     lacks (F-12) and its proof needs.
+
+    References
+    ----------
+    Liebenow, J., Schütt, Y., Braun, T., Gehrke, M., Thaeter, F. and Mohammadi, E.
+    (2024). DPM: clustering sensitive data through separation. CCS.
 
     Examples
     --------

@@ -100,7 +100,7 @@ class CoverSchedule(Schedule):
 
 
 class EMMC(PrivateKMeans):
-    """EM-MC.
+    """k-means on candidates from a private maximum cover in few dimensions.
 
     Parameters
     ----------
@@ -130,6 +130,11 @@ class EMMC(PrivateKMeans):
     --------
     Balcan : Candidates from cubes in a projection, then a local search.
     KaplanStemmer : Candidates by hashing and averages in all features.
+
+    References
+    ----------
+    Nguyen, H. L., Chaturvedi, A. and Xu, E. Z. (2021). Differentially private k-means
+    via exponential mechanism and max cover. AAAI, 9101-9108.
 
     Examples
     --------

@@ -44,6 +44,11 @@ class KFed:
     --------
     Unlearning : Exact removals of points.
     KMeansPlusPlus : All points in one place.
+
+    References
+    ----------
+    Dennis, D. K., Li, T. and Smith, V. (2021). Heterogeneity for the win: one-shot
+    federated clustering. ICML, 2611-2620.
     """
 
     label = "K-FED"

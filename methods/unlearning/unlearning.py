@@ -87,6 +87,11 @@ class Unlearning:
     --------
     KFed : One round, without removals; for comparison.
     KMeansPlusPlus : All points in one place.
+
+    References
+    ----------
+    Pan, C., Sima, J., Prakash, S., Rana, V. and Milenkovic, O. (2023). Machine
+    unlearning of federated clusters. ICLR.
     """
 
     label = "MUFC"
