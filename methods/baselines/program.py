@@ -44,20 +44,29 @@ class ProgramKMeans(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
-    delta : float, default="auto"
-        Both are requested of the program, whose guarantee is its own claim. "auto" is
-        1e-6.
-    command : sequence of str
-        The words of the command. A word that is the name of a file in a folder of
-        ``--config-dir`` stands for that file. ``python3`` is this interpreter's.
+        Requested of the program, whose guarantee is its own claim.
+    delta : float or "auto", default="auto"
+        Requested as well; ``auto`` is 1e-6.
+    command : sequence of str, default=()
+        The words of the command, one or more. A word that is the name of a file in a
+        folder of ``--config-dir`` stands for that file. ``python3`` is this
+        interpreter's.
     time_limit : float, default=3600.0
-        Seconds that the program may take.
+        Seconds that the program may take; positive.
     digest : str, optional
         SHA-256 of those files: results of changed files are other results. A sweep
         fills it in.
-    bounds, clip, random_state
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, secure, adjacency
+        For private methods: leave them out.
+
+    See Also
+    --------
+    PrivateKMeans : Base class of methods that a curator checks and charges.
+    DiffprivlibKMeans : A library in a process of its own.
 
     Notes
     -----

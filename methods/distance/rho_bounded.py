@@ -109,6 +109,7 @@ class NoisedPoints(RhoBoundedMethod):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon, delta, rho, p, n_init, secure
         As for :class:`pkm.methods.DistDP`.
     calibration : {"classical", "analytic"}, default="classical"
@@ -117,8 +118,15 @@ class NoisedPoints(RhoBoundedMethod):
         Coordinates of noised points are clipped to [-project, project], in half-widths,
         as in Appendix E for the paper's main method; None does not clip. Centers are
         clipped to the domain.
-    bounds, clip, random_state
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, adjacency
+        For methods under zero-out adjacency: leave them out.
+
+    See Also
+    --------
+    DistDP : The paper's method, with counts or sums of the true points.
+    NoisedReports : Noise at the users, which protects any move.
     """
 
     label = "dist-DP random points"

@@ -47,6 +47,7 @@ class LSHSplits(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency.
     delta : float or "auto", default="auto"
@@ -58,14 +59,22 @@ class LSHSplits(PrivateKMeans):
         ledger's total is the budget, and the public number of points. Its mean is about
         the domain's midpoint, and its radius reaches the farthest corner.
     centering_share : float, default=0.1
-        Share of the budget for the private mean, which the hyperplanes pass through.
+        Share of the budget, in (0, 1), for the private mean, which the hyperplanes pass
+        through.
     depth : int, default=20
-        Maximum number of levels of the tree. The counts of all levels are charged.
+        Maximum number of levels of the tree, from 1 to 60. The counts of all levels are
+        charged.
     n_init : int, default=1
-        Starts of the k-means on the coreset.
-    bounds, clip, random_state, secure
+        Starts of the k-means on the coreset; they cost no privacy.
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`. Where features have different bounds,
         ``published`` takes the cube [-1, 1]^d for the data's units.
+
+    See Also
+    --------
+    KaplanStemmer : Averages of the large buckets of several hashes.
+    DPM : Splits along the features, through sparse regions.
+    SynopsisKMeans : Picks grids or hashing by the number of features.
 
     Notes
     -----

@@ -105,6 +105,7 @@ class EMMC(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency: 0.2 for the candidates' counts, 0.6 for the averages,
         0.2 for the cover.
@@ -122,8 +123,13 @@ class EMMC(PrivateKMeans):
         and memory would depend on the data.
     n_dimensions : int or "auto", default="auto"
         Dimensions of the projection, at most 6; ``auto`` is floor(log10(n) / 0.99^2).
-    bounds, clip, random_state, secure
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    Balcan : Candidates from cubes in a projection, then a local search.
+    KaplanStemmer : Candidates by hashing and averages in all features.
 
     Examples
     --------

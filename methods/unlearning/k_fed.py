@@ -39,6 +39,11 @@ class KFed:
     ------
     ValueError
         If a number is not a positive integer.
+
+    See Also
+    --------
+    Unlearning : Exact removals of points.
+    KMeansPlusPlus : All points in one place.
     """
 
     label = "K-FED"

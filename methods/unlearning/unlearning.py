@@ -82,6 +82,11 @@ class Unlearning:
     ------
     ValueError
         Naming the parameter, its value and the rule.
+
+    See Also
+    --------
+    KFed : One round, without removals; for comparison.
+    KMeansPlusPlus : All points in one place.
     """
 
     label = "MUFC"
