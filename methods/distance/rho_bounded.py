@@ -8,7 +8,7 @@ import numpy as np
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.baselines.kmedian import weighted_kmedian
 from pkm.methods.constraints import NONE, Integer, OneOf, Real
-from pkm.methods.contract import SOUND_DELTA
+from pkm.methods.deltas import SOUND_DELTA
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Budget, Charge, PrivacyClaim, gaussian_mu, snap_centers

@@ -439,7 +439,7 @@ class KaplanStemmer(CoresetMethod):
             for hashes in self._list_hashes(n_features, in_ball)
         ]
         cluster_size = n_points / (3 * self.n_clusters)
-        passing = [each for each in schedules if each.threshold <= cluster_size]
+        passing = [plan for plan in schedules if plan.threshold <= cluster_size]
         schedule = (passing or schedules[-1:])[0]
         if self.widths != "auto" or n_features <= FEW_FEATURES:
             return schedule

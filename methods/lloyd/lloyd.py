@@ -448,8 +448,8 @@ class GLloyd(_GaussianLloyd):
         round_sigma = sigma * math.sqrt(n_rounds) * SCALE
         sum_scale = round_sigma * math.sqrt(d) * math.sqrt(total) / d**0.25
         count_scale = round_sigma * math.sqrt(total / count_part)
-        each = Round(None, Gaussian(sum_scale), Gaussian(count_scale))
-        return LloydSchedule((each,) * n_rounds, self._cost(n, n_rounds))
+        round_ = Round(None, Gaussian(sum_scale), Gaussian(count_scale))
+        return LloydSchedule((round_,) * n_rounds, self._cost(n, n_rounds))
 
 
 class FastLloyd(_GaussianLloyd):

@@ -21,7 +21,7 @@ from pkm.compute.kernels.hashing import orthonormal
 from pkm.compute.kernels.seeding import ball_packing
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, NONE, Integer, Real
-from pkm.methods.contract import inverse_power
+from pkm.methods.deltas import inverse_power
 from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans

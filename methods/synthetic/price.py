@@ -10,7 +10,7 @@ is Laplace's, and mu from four columns on, where it is Gaussian.
 import math
 from dataclasses import dataclass
 
-from pkm.methods.contract import SOUND_DELTA
+from pkm.methods.deltas import SOUND_DELTA
 from pkm.methods.synthetic.synopsis import QUADTREE_FEATURES
 from pkm.privacy import gaussian_mu
 from pkm.privacy.calibration import gdp_epsilon

@@ -15,7 +15,7 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, FLAG, Integer, Real
-from pkm.methods.contract import inverse_n_root_n
+from pkm.methods.deltas import inverse_n_root_n
 from pkm.methods.schedule import Schedule, counting_noise, plan_release
 from pkm.methods.trees.splitting import Node, count_children, count_root, find_origin
 from pkm.methods.weighted_kmeans import weighted_kmeans

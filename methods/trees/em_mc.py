@@ -31,7 +31,7 @@ from pkm.compute import DIRECTION_SCALE
 from pkm.compute.kernels.lattice import cached_lattice, cover_scales
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, Integer, Real
-from pkm.methods.contract import inverse_n_root_n
+from pkm.methods.deltas import inverse_n_root_n
 from pkm.methods.lloyd.lloyd import TYPICAL_CENTER
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
