@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.spatial.distance import cdist
 
-from pkm.methods import QuadtreeKMeans
+from pkm.methods import QuadtreeKMeans, SynopsisKMeans
 from pkm.methods.synthetic.price import GRIDS, HASHING, detection_limit
 from pkm.methods.trees.levels import average_with_children, nonnegative_cells
 from pkm.privacy import gaussian_mu
@@ -135,6 +135,49 @@ def test_detection_limit_is_above_that_of_every_method():
     assert least_group(1e6, 10, 1.0, pure=True) < detection_limit(2, 1.0)
     mu = gaussian_mu(1.0, 1e-6)
     assert least_group(1e30, 10, mu, pure=False) < detection_limit(10, 1.0)
+
+
+def quantile(m, *, pure):
+    """Half-width, in scales of noise, that all of m intervals hold in 95 % of fits."""
+    missed = 1 - 0.95 ** (1 / m)
+    return -math.log(missed) if pure else stats.norm.ppf(1 - missed / 2)
+
+
+@pytest.mark.parametrize("method", [QuadtreeKMeans, SynopsisKMeans])
+def test_the_page_has_the_widths_of_intervals(method):
+    k, d, share = 4, 3, 0.2
+    pure = method is QuadtreeKMeans
+    rng = np.random.default_rng(3)
+    centers = 0.6 * np.eye(k, d) - 0.6 * np.eye(k, d, k=-1)
+    X = np.repeat(centers, 20_000, axis=0) + 0.02 * rng.standard_normal((80_000, d))
+    model = method(k, epsilon=1.0, report=share, bounds=(-1, 1), random_state=0).fit(X)
+    radius = model.cost_limit_
+    budget = share if pure else gaussian_mu(1.0, 1e-6) * math.sqrt(share)
+    column = 1 if pure else 0
+    sizes = printed(r"sizes of k clusters, in records \| (\S+) .*\| (\S+) ")[column]
+    cost = printed(r"\| cost \| (\S+) .*\| (\S+) ")[column]
+    means = printed(r"mean of its records \| (\S+) .*\| (\S+) ")[column]
+
+    assert model.min_visible_size_ == pytest.approx(
+        sizes * quantile(k, pure=pure) / budget, rel=0.01
+    )
+    half_width = np.ptp(model.cost_interval_) / 2
+    expected = cost * quantile(1, pure=pure) * radius**2 / budget
+    assert half_width == pytest.approx(expected, rel=0.01)
+    # The noise of a count moves a mean, too, by its distance from the center.
+    lengths = math.sqrt(d) if pure else 1.0
+    expected = means * quantile(k * d, pure=pure) * lengths * radius / budget
+    half_widths = np.ptp(model.centers_interval_, axis=2) / 2 * model.cluster_sizes_[:, None]
+    np.testing.assert_allclose(half_widths, expected, rtol=0.05)
+
+
+def test_the_page_has_the_widths_of_sizes_at_one():
+    printed_widths = printed(r"knows a size to (\d+) records, a pure method to (\d+)")
+    widths = (
+        2.58 * quantile(10, pure=False) / (gaussian_mu(1.0, 1e-6) * math.sqrt(0.1)),
+        6.67 * quantile(10, pure=True) / 0.1,
+    )
+    assert printed_widths == pytest.approx(widths, abs=0.5)
 
 
 def test_groups_below_the_limit_are_lost():
