@@ -127,3 +127,23 @@ def test_invalid_values_are_refused(change, message):
 def test_a_sweep_asks_for_one_kind_of_cells(spec, message):
     with pytest.raises(ValueError, match=message):
         expand_kinds(spec)
+
+
+def test_styles_are_not_part_of_the_identity():
+    fields = (
+        "a",
+        "pkm.methods.Lloyd",
+        {},
+        "iris",
+        "minmax",
+        3,
+        None,
+        None,
+        (0,),
+        ("nicv",),
+    )
+    plain = Cell(*fields, kind=Central())
+    styled = Cell(*fields, style={"label": "b"}, kind=Central())
+    assert plain == styled
+    assert plain.identity() == styled.identity()
+    assert plain.key == styled.key
