@@ -1,4 +1,4 @@
-"""Figures as data: keys are checked, tables hold what is drawn, absent panels are named."""
+"""Figures as data: keys are checked, captions name intervals, pictures of pages are not old."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Styles of methods: one for every figure, distinct within a paper, stored in the rows."""
+"""Styles of methods: one for every figure, distinct within a paper."""
 
 from collections import defaultdict
 

@@ -1,6 +1,5 @@
-"""Stored audits in the report: verdicts in the privacy table, the figure, the page of the docs."""
+"""Stored audits: their verdicts, damaged files, the report and the page of the docs."""
 
-import json
 import math
 
 import audit_page
@@ -10,7 +9,6 @@ from fabricated.audit import all_records, make_record, write_records
 
 from pkm.analysis.pages import audits, report
 from pkm.analysis.pages.audit_figure import draw_audit
-from pkm.audit import records
 
 
 def named(stored, method, variant="sound"):
@@ -57,39 +55,6 @@ def test_a_damaged_file_is_named(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ValueError, match=r"audit\.jsonl is damaged"):
         audits.read(path)
-
-
-def test_what_the_audit_writes_is_what_the_report_reads(tmp_path):
-    from pkm.audit import audit
-    from pkm.methods import SuLloyd
-
-    method = SuLloyd(2)
-    written = audit(method, n_pairs=2)
-    path = records.write([records.make_record(written, method)], tmp_path / "results")
-    (found,) = audits.read(path).values()
-    assert (found.target, found.variant) == ("pkm.methods.SuLloyd", "sound")
-    assert found.flaws == list(written.flaws)
-    for name in ("method", "adjacency", "verdicts", "query_verdicts", "n_pairs", "n_runs"):
-        assert getattr(found, name) == getattr(written, name), name
-    assert found.tightness == pytest.approx(written.tightness)
-    assert found.lower_bound is None and found.epsilon is None
-    assert not found.stale
-
-
-def test_a_second_audit_of_a_variant_replaces_the_first_and_keeps_the_others(tmp_path):
-    folder = tmp_path / "results"
-    records.write(all_records(), folder)
-    again = make_record("DPM", "sound")
-    stored = audits.read(records.write([again], folder))
-    assert len(stored) == len(all_records())
-    assert named(stored, "DPM").verdict == "consistent"
-
-
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    with pytest.raises(ValueError, match="results="):
-        records.write(all_records(), blocked)
 
 
 def test_an_audit_of_other_code_is_called_old(stored):
@@ -140,14 +105,3 @@ def test_the_page_has_verdicts_findings_and_the_table(tmp_path):
 def test_a_page_about_no_audit_is_refused(tmp_path, capsys):
     assert audit_page.main([str(tmp_path / "audit.jsonl"), str(tmp_path)]) == 2
     assert "make audit" in capsys.readouterr().err
-
-
-def test_the_command_writes_json_lines(tmp_path, capsys):
-    from pkm.audit.__main__ import main
-
-    assert main(["SuLloyd", "pairs=1", "view=replay", f"results={tmp_path}", "--json"]) == 0
-    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    lines = (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == printed
-    assert [record["variant"] for record in printed] == ["published", "sound"]
-    assert [record["default"] for record in printed] == [False, True]

@@ -1,4 +1,4 @@
-"""Figures and the report: figures are drawn and report gaps, the page is self-contained."""
+"""The report of a paper: gaps are named, the page is self-contained, an older one is replaced."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The report on distance-based privacy on fabricated rows: slopes, claims that can hold and fail,
+"""The report on distance-based privacy on fabricated rows: claims that can hold and fail,
 figures.
 """
 

@@ -1,4 +1,4 @@
-"""The DPM report on synthetic rows: reported numbers, settings, formulas and figures."""
+"""The DPM report on synthetic rows: claims, settings, formulas and figures."""
 
 import re
 from functools import partial

@@ -1,4 +1,4 @@
-"""FastLloyd's claims on synthetic rows, and claims that can fail."""
+"""FastLloyd's claims and figures on synthetic rows, and claims that can fail."""
 
 import itertools
 from functools import partial

@@ -1,4 +1,4 @@
-"""The MUFC report on synthetic rows: reported numbers, speed-ups, views, claims, figures."""
+"""The MUFC report on synthetic rows: reported numbers, speed-ups, claims, figures."""
 
 import math
 import re
