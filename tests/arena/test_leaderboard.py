@@ -8,9 +8,7 @@ import pytest
 from arena_entries import COSTS, make_entry, make_rows
 
 from pkm.arena import leaderboard, ranks
-from pkm.arena.advice import (
-    ALWAYS,
-)
+from pkm.arena.advice import ALWAYS
 from pkm.arena.entry import ENTRY, ROWS, VERIFICATION, read_entry, write_entry
 from pkm.experiments.reports.crate import write_json
 from pkm.files import sha256

@@ -9,16 +9,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from moves import (
-    blobs,
-    cells_of,
-    counts_of,
-    curator,
-    exact,
-    points_of,
-    sizes_of,
-    sums_of,
-)
+from moves import blobs, cells_of, counts_of, curator, exact, points_of, sizes_of, sums_of
 from scipy import stats
 
 from pkm.compute.kernels.quadtree import add_soft_counts, occupied_cells
@@ -34,11 +25,7 @@ from pkm.privacy import (
     snap,
 )
 from pkm.privacy.queries.clipped_regions import LargeRegions
-from pkm.privacy.queries.moved_records import (
-    GroupSums,
-    SoftCounts,
-    Total,
-)
+from pkm.privacy.queries.moved_records import GroupSums, SoftCounts, Total
 from pkm.privacy.rho_bounded import RhoBoundedCurator
 
 
