@@ -143,11 +143,11 @@ def parties(
     table = table.sort_values(order, ascending=[True, False, True, True, True])
     of_paper = table[table["method"] == TABLE3["method"]]
     missing = _describe_missing(of_paper, product(*spec.expected.values()))
-    shown = [*spec.extra_columns, "setting", "title"]
+    columns = [*spec.extra_columns, "setting", "title"]
     for cost in COSTS:
-        shown += [cost, f"{cost}_half_width"]
+        columns += [cost, f"{cost}_half_width"]
     values = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
-    table = table[shown].rename(columns=values)
+    table = table[columns].rename(columns=values)
     fields = {"parties": transports(table)}
     return FigureData(table, study.cells, missing, fields)
 

@@ -374,7 +374,7 @@ def legend_columns(
     letter = LETTER * matplotlib.rcParams["font.size"] / 72
     for columns in range(len(labels), 1, -1):
         # As matplotlib fills them: each column has successive entries.
-        widest = [max(map(len, part)) for part in np.array_split(labels, columns)]
+        widest = [max(map(len, column)) for column in np.array_split(labels, columns)]
         if letter * sum(length + HANDLE for length in widest) <= width:
             return columns
     return 1
