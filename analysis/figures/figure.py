@@ -153,6 +153,11 @@ class FigureSpec:
     def __str__(self) -> str:
         return f"figure {self.name} of {self.paper}"
 
+    @property
+    def file_name(self) -> str:
+        """Name of its picture or table on the pages, without ending."""
+        return f"{self.paper}-{self.name}".replace("_", "-")
+
     def for_panel(
         self,
         panel: str,
