@@ -273,6 +273,7 @@ class StreamedPoints:
 
     def with_bounds(self, lower: np.ndarray, upper: np.ndarray) -> Self:
         """Quantize rows in other bounds, (d,) each, before anything is mapped."""
+        # A partial of a partial: the later bounds replace those of ``quantize``.
         quantize: Any = self.to_points
         to_points = partial(quantize, lower=lower, upper=upper)
         return replace(cast("Any", self), to_points=to_points)
@@ -410,6 +411,7 @@ class Blocks(StreamedPoints):
     def _read(self) -> Iterator[tuple[Any, int]]:
         """Read all rows once, each block with the number of its first row."""
         blocks = self.rows.blocks()
+        # Ids are read in the same pass as the rows, so that neither is kept for all n.
         if isinstance(self.weights, Persons):
             blocks = cast("RowBlocks", self.rows).identified_blocks()
         start = 0

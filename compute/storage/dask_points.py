@@ -82,6 +82,7 @@ class DaskPoints(StreamedPoints):
     ) -> "DaskPoints":
         """Chunks of rows in a box; see :meth:`Points.quantize`."""
         n, d = array.shape
+        # A task needs whole rows: norms and distances run over all columns.
         wide = array.rechunk({1: -1})
         chunks = wide.to_delayed().ravel().tolist()
         to_points = partial(
@@ -127,6 +128,8 @@ class DaskPoints(StreamedPoints):
             to_points=self.to_points,
             function=function,
         )
+        # Keys of tasks are random: keys of a pure function hash its arguments, and with
+        # them the weights of every chunk.
         task = delayed(compute_chunk, pure=False)
         results = list(map(task, self.chunks, self._divide_weights()))
         totals, n_rows = _reduce(results, combine)

@@ -302,7 +302,7 @@ def test_keys_that_no_picture_shows_do_not_age_it():
 #: Screenshots of other programs, which no declaration draws.
 # Of the dashboard, and made from entries, as a test of the arena compares.
 SCREENSHOTS = {"mlflow", "leaderboard-pure", "leaderboard-approximate"}
-FOLDER = Path(__file__).parents[2] / "docs" / "figures"
+FOLDER = Path(__file__).parents[3] / "docs" / "figures"
 PICTURES = sorted(FOLDER.glob("*.png"))
 TABLES = sorted(FOLDER.glob("*.csv"))
 

@@ -735,7 +735,7 @@ def test_claims_and_deviations_are_complete():
 
 
 def test_documented_claim_and_types():
-    text = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "extending.md").read_text(encoding="utf-8")
     section = text[text.index("### A claim") : text.index("### Federated runs and removals")]
     example = section[section.index("```yaml") : section.index("```\n\n|")]
     (entry,) = yaml.safe_load(example.removeprefix("```yaml"))

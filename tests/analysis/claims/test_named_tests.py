@@ -8,7 +8,7 @@ import pytest
 from pkm.analysis.claims.claim import Claim, read_claims
 from pkm.experiments.config.groups import choices
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 #: Papers all of whose claims are judged by stored rows.
 WITHOUT_TESTS = ("comparison", "pe-means")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
