@@ -425,9 +425,9 @@ class Blocks(StreamedPoints):
             return self.to_points(block)
         rows = slice(start, start + len(block))
         if isinstance(self.weights, Persons):
-            given = self.weights.row_units
-            given = None if given is None else given[rows]
-            weights = self.weights.weigh(block.ids, given)
+            row_units = self.weights.row_units
+            row_units = None if row_units is None else row_units[rows]
+            weights = self.weights.weigh(block.ids, row_units)
             return self.to_points(WeightedBlock(block.rows, weights))
         weights = self.weights._replace(units=self.weights.units[rows])
         return self.to_points(WeightedBlock(block, weights))

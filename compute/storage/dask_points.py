@@ -151,9 +151,9 @@ class DaskPoints(StreamedPoints):
 
         from dask.delayed import delayed
 
-        given: list[Any] = [None] * len(self.ids)
+        units_of_rows: list[Any] = [None] * len(self.ids)
         if self.weights.row_units is not None:
-            given = np.split(self.weights.row_units, ends)
+            units_of_rows = np.split(self.weights.row_units, ends)
         # A task of its own: each worker gets the persons once.
         persons = delayed(
             replace(self.weights, row_units=None),
@@ -161,7 +161,7 @@ class DaskPoints(StreamedPoints):
             pure=False,
         )
         weigh = delayed(Persons.weigh, pure=False)
-        return list(map(weigh, repeat(persons), self.ids, given))
+        return list(map(weigh, repeat(persons), self.ids, units_of_rows))
 
     def persist(self) -> "DaskPoints":
         """These chunks: they stay where they are and are read again in every pass."""

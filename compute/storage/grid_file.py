@@ -181,8 +181,8 @@ class GridFile:
         rows, remainders = map(np.asarray, self._map_arrays())
         squared_norms = np.empty(len(rows))
         slices = make_slices(len(rows), self._block_size)
-        for part, block in zip(slices, self.blocks(), strict=True):
-            squared_norms[part] = _to_points(block).squared_norms
+        for rows_of_block, block in zip(slices, self.blocks(), strict=True):
+            squared_norms[rows_of_block] = _to_points(block).squared_norms
         return Points(rows, squared_norms, remainders, self.header.n_null)
 
     def to_data_units(self) -> RowBlocks:

@@ -338,7 +338,7 @@ def test_stacked_parts_sum_to_iteration_time():
     table = table.query(
         "word_bytes == 8 and method == 'fastlloyd_published' and network == 'LAN' and clients != 4"
     )
-    (panel,) = charts.panels_of(result)
+    panel = charts.panels_of(result)[0]
     bars = panel.axes.patches
     assert len(bars) == 5 * len(table) == 100
     ends = {}
@@ -347,17 +347,36 @@ def test_stacked_parts_sum_to_iteration_time():
     assert np.allclose(sorted(ends.values()), sorted(table["iteration_ms"]))
     assert not result.missing
     assert "MPI processes" in result.caption
-    assert len(result.formatted) == 20
+    assert len(result.formatted) == 3 * 20
     time_columns = {name for name in COSTS if name.endswith("_ms")}
-    assert time_columns - {"setup_ms"} == set(result.table["quantity"])
+    assert time_columns - {"setup_ms"} == set(result.table["quantity"]) - {"bytes_per_iteration"}
+
+
+@pytest.mark.parametrize(
+    ("index", "measured", "of_model", "quoted"),
+    [
+        (1, "iteration_ms", "model_ms", "cited_ms"),
+        (2, "bytes_per_iteration", "model_bytes", "cited_bytes"),
+    ],
+)
+def test_costs_of_the_other_protocol_stand_beside_ours(index, measured, of_model, quoted):
+    result = figure("protocol_parts")
+    panel = charts.panels_of(result)[index]
+    expected = [float(cell[of_model]) for cell in REPORTED["cells"]]
+    assert sorted(x for x, _ in panel.marks("v")) == sorted(expected)
+    expected = [float(cell[quoted]) for cell in REPORTED["cells"] if quoted in cell]
+    assert sorted(x for x, _ in panel.marks("^")) == sorted(expected)
+    whole = result.table.query("hue == @measured")["value"]
+    assert sorted(x for x, _ in panel.marks("o")) == sorted(whole)
+    assert "MohLloyd, our model" in charts.legend_of(result)
 
 
 @pytest.mark.slow
 def test_network_without_rows_is_reported():
     rows = protocol_rows()[protocol_rows()["latency_ms"] != 25.0]
     for name in ("protocol_parts", "protocol_clients"):
-        (lan,) = charts.panels_of(draw(name, rows))
-        assert lan.title.startswith("LAN")
+        networks = set(draw(name, rows).table["network"])
+        assert networks == {"LAN"}
     gaps = draw("protocol_parties", rows).missing
     assert gaps == tuple(
         f"WAN, {clients} clients, 10 of 10 data sets: not run: no stored rows"
