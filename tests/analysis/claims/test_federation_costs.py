@@ -12,7 +12,6 @@ from fabricated.fastlloyd import small_rows
 from fabricated.federation_costs import REPORTED, protocol_rows, size_of
 from fabricated.studies import study_of
 
-from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.federation_costs import (
     COSTS,
     DIFFERENT,
@@ -33,12 +32,9 @@ from pkm.analysis.claims.findings import (
 )
 from pkm.analysis.claims.reported import FEW_SEEDS
 from pkm.analysis.figures.figure import read_figures
-from pkm.analysis.figures.texts import interval_text
 from pkm.analysis.tables.study import DEFAULTS, Study
 from pkm.experiments.cell.cell import STYLE
 
-CONTENT = read_claims("fastlloyd")
-QUOTED = [cell for cell in REPORTED["cells"] if "cited_ms" in cell]
 SPECS = {spec.name: spec for spec in read_figures("fastlloyd")}
 FIGURES = ("table3", "protocol_parties", "protocol_parts", "protocol_clients")
 VERDICTS = {
@@ -56,7 +52,6 @@ VERDICTS = {
 }
 
 
-evaluate_claims = partial(reports.evaluate_claims, "fastlloyd")
 evaluate_claim = partial(reports.evaluate_claim, "fastlloyd")
 draw = partial(reports.draw, "fastlloyd")
 figure = partial(reports.figure_of, "fastlloyd/protocol")
@@ -238,20 +233,6 @@ def test_model_of_the_quoted_protocol_is_near_the_quoted_bytes():
     assert rows.loc["S1", "MohLloyd bytes (model)"] == "1.72e9"
 
 
-@pytest.mark.parametrize(
-    ("mean", "half_width", "text"),
-    [
-        (12.3456, 0.0312, "12.346 ± 0.031"),
-        (17.0, 0.22, "17.00 ± 0.22"),
-        (14100.4, 123.0, "14100 ± 123"),
-        (5.0, np.nan, "5"),
-        (5.0, 0.0, "5"),
-    ],
-)
-def test_means_have_two_digits_of_their_half_width(mean, half_width, text):
-    assert interval_text(mean, half_width) == text
-
-
 # --- claims ---------------------------------------------------------------------------------------
 
 
@@ -357,7 +338,7 @@ def test_stacked_parts_sum_to_iteration_time():
     table = table.query(
         "word_bytes == 8 and method == 'fastlloyd_published' and network == 'LAN' and clients != 4"
     )
-    (panel,) = charts.panels_of(result)
+    panel = charts.panels_of(result)[0]
     bars = panel.axes.patches
     assert len(bars) == 5 * len(table) == 100
     ends = {}
@@ -366,17 +347,36 @@ def test_stacked_parts_sum_to_iteration_time():
     assert np.allclose(sorted(ends.values()), sorted(table["iteration_ms"]))
     assert not result.missing
     assert "MPI processes" in result.caption
-    assert len(result.formatted) == 20
+    assert len(result.formatted) == 3 * 20
     time_columns = {name for name in COSTS if name.endswith("_ms")}
-    assert time_columns - {"setup_ms"} == set(result.table["quantity"])
+    assert time_columns - {"setup_ms"} == set(result.table["quantity"]) - {"bytes_per_iteration"}
+
+
+@pytest.mark.parametrize(
+    ("index", "measured", "of_model", "quoted"),
+    [
+        (1, "iteration_ms", "model_ms", "cited_ms"),
+        (2, "bytes_per_iteration", "model_bytes", "cited_bytes"),
+    ],
+)
+def test_costs_of_the_other_protocol_stand_beside_ours(index, measured, of_model, quoted):
+    result = figure("protocol_parts")
+    panel = charts.panels_of(result)[index]
+    expected = [float(cell[of_model]) for cell in REPORTED["cells"]]
+    assert sorted(x for x, _ in panel.marks("v")) == sorted(expected)
+    expected = [float(cell[quoted]) for cell in REPORTED["cells"] if quoted in cell]
+    assert sorted(x for x, _ in panel.marks("^")) == sorted(expected)
+    whole = result.table.query("hue == @measured")["value"]
+    assert sorted(x for x, _ in panel.marks("o")) == sorted(whole)
+    assert "MohLloyd, our model" in charts.legend_of(result)
 
 
 @pytest.mark.slow
 def test_network_without_rows_is_reported():
     rows = protocol_rows()[protocol_rows()["latency_ms"] != 25.0]
     for name in ("protocol_parts", "protocol_clients"):
-        (lan,) = charts.panels_of(draw(name, rows))
-        assert lan.title.startswith("LAN")
+        networks = set(draw(name, rows).table["network"])
+        assert networks == {"LAN"}
     gaps = draw("protocol_parties", rows).missing
     assert gaps == tuple(
         f"WAN, {clients} clients, 10 of 10 data sets: not run: no stored rows"
