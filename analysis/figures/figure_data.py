@@ -358,6 +358,25 @@ def statistics(
     return table
 
 
+def metrics_across(
+    study: Study,
+    spec: FigureSpec,
+    columns: Sequence[str],
+) -> pd.DataFrame:
+    """Return a line for each cell: `columns`, `seeds` and the mean of every metric."""
+    with_columns = replace(spec, extra_columns=tuple(columns))
+    table = summarize(study, with_columns).table
+    lines = table.groupby(columns, dropna=False, observed=True)
+    seeds = lines["seeds"].max().to_frame()
+    means = table.pivot(
+        index=columns,
+        columns="metric",
+        values="value",
+    )
+    means = means.reindex(columns=list(spec.metric))
+    return seeds.join(means).reset_index()
+
+
 def compare_sizes(
     study: Study,
     spec: FigureSpec,

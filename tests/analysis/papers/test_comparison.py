@@ -136,11 +136,11 @@ def test_no_ratio_without_reference():
 
 @pytest.mark.parametrize("n", [3, 6, 20, 101])
 def test_median_interval_coverage(n):
-    _, low, high, count = median_interval(np.arange(1.0, n + 1)[:, None])
-    first = int(low[0])
-    last = int(high[0])
+    interval = median_interval(np.arange(1.0, n + 1)[:, None]).iloc[0]
+    first = int(interval["low"])
+    last = int(interval["high"])
     assert first + last == n + 1
-    assert count[0] == n
+    assert interval["seeds"] == n
     # The median lies between two order statistics with a binomial probability under every
     # continuous distribution.
     coverage = 1 - 2 * stats.binom.cdf(first - 1, n, 0.5)
@@ -150,10 +150,10 @@ def test_median_interval_coverage(n):
 
 def test_median_interval_ignores_non_finite_values():
     values = np.array([[1.0, np.nan], [np.inf, np.nan], [3.0, np.nan]])
-    median, low, high, count = median_interval(values)
-    assert (median[0], low[0], high[0]) == (2.0, 1.0, 3.0)
-    assert np.isnan([median[1], low[1], high[1]]).all()
-    assert count.tolist() == [2, 0]
+    finite, others = median_interval(values).to_numpy().tolist()
+    assert finite == [2.0, 1.0, 3.0, 2]
+    assert np.isnan(others[:3]).all()
+    assert others[3] == 0
 
 
 def test_median_matrix_of_private_methods_with_k_centers(table):
