@@ -139,17 +139,21 @@ def exact_and_lazy(
     """Show the exact and the lazy server in one row, with the ratio of their times."""
     costs = removal_costs(study, spec).table
     exact, lazy = (costs[costs["method"] == name] for name in spec.methods)
+    exact = exact.drop(columns=["label", "method"])
+    lazy = lazy[[*CASE, *spec.metric]]
     times = replace(
         spec,
         metric=("removal_mean_ms",),
         extra_columns=tuple(CASE),
     )
     ratios = compare(study, times).table.rename(columns={"value": "ratio"})
-    table = (
-        exact.drop(columns=["label", "method"])
-        .merge(lazy[[*CASE, *spec.metric]], on=CASE, suffixes=("", "_lazy"))
-        .merge(ratios[[*CASE, "ratio", "low", "high"]], on=CASE)
+    ratios = ratios[[*CASE, "ratio", "low", "high"]]
+    both = exact.merge(
+        lazy,
+        on=CASE,
+        suffixes=("", "_lazy"),
     )
+    table = both.merge(ratios, on=CASE)
     return FigureData(table, study.cells, find_unstored(spec.titles, table))
 
 

@@ -218,19 +218,17 @@ def median_matrix(table: pd.DataFrame) -> pd.DataFrame:
     return lines["median"].first().unstack()
 
 
-def missing_results(
+def full_results(
     table: pd.DataFrame,
     datasets: Sequence[str],
-) -> dict[str, list[str]]:
-    """List for each private method the data sets that lack a result at some epsilon."""
+) -> pd.DataFrame:
+    """Tell on which data sets a private method has a result at every epsilon.
+
+    Data sets are down, methods across.
+    """
     lines = private(table).groupby(["dataset", "method"])
     counts = lines["epsilon"].nunique().unstack()
-    counts = counts.reindex(datasets)
-    is_missing = ~(counts >= table["epsilon"].nunique())
-    missing = {}
-    for method, lacks in is_missing.items():
-        missing[method] = list(lacks.index[lacks])
-    return missing
+    return counts.reindex(datasets) >= table["epsilon"].nunique()
 
 
 def complete_methods(
@@ -238,8 +236,8 @@ def complete_methods(
     datasets: Sequence[str],
 ) -> list[str]:
     """Return the private methods with a result on all data sets at all epsilons."""
-    missing = missing_results(table, datasets)
-    return [method for method, names in missing.items() if not names]
+    is_full = full_results(table, datasets)
+    return list(is_full.columns[is_full.all()])
 
 
 def shared_datasets(
@@ -251,11 +249,9 @@ def shared_datasets(
     Methods that have one on fewer than half of the data sets do not count: they would
     leave nothing to compare.
     """
-    excluded = set()
-    for missing in missing_results(table, datasets).values():
-        if len(missing) <= len(datasets) / 2:
-            excluded.update(missing)
-    return [name for name in datasets if name not in excluded]
+    is_full = full_results(table, datasets)
+    counted = is_full.loc[:, is_full.mean() >= 0.5]
+    return list(is_full.index[counted.all(axis=1)])
 
 
 def critical_difference(

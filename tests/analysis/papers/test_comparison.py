@@ -36,10 +36,10 @@ from pkm.analysis.tables.ranking import (
     best_methods,
     complete_methods,
     critical_difference,
+    full_results,
     insufficient_data,
     median_interval,
     median_matrix,
-    missing_results,
     private,
     profile,
     rank,
@@ -168,8 +168,9 @@ def test_median_matrix_of_private_methods_with_k_centers(table):
 def test_complete_reports_missing_data_sets(table):
     methods = ["glloyd", "kaplan_stemmer", "lsh_splits"]
     assert complete_methods(table, list(SIZES)) == methods
-    missing = {method: [] for method in methods}
-    assert missing_results(table, list(SIZES)) == missing | {"eugkm": ["wide"]}
+    full = full_results(table, list(SIZES))
+    assert full[methods].to_numpy().all()
+    assert list(full.index[~full["eugkm"]]) == ["wide"]
     assert complete_methods(table, ["a", "b", "c"]) == ["eugkm", *methods]
 
 
@@ -186,8 +187,8 @@ def test_shared_datasets():
 def test_complete_excludes_methods_with_missing_epsilon():
     rows = all_rows()
     removed = reports.row_mask(rows, method="glloyd", dataset="b", epsilon=0.5)
-    missing = missing_results(ratios(Study(rows[~removed])), list(SIZES))
-    assert missing["glloyd"] == ["b"]
+    full = full_results(ratios(Study(rows[~removed])), list(SIZES))
+    assert list(full.index[~full["glloyd"]]) == ["b"]
 
 
 def test_ranks_of_a_clear_order(table):
