@@ -4,7 +4,7 @@ Times are the least CPU seconds of a few repetitions on one thread in one proces
 that load on the machine affects the ratios little.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -25,7 +25,7 @@ from pkm.benchmarks.trees import measure_trees
 from pkm.benchmarks.unlearning import measure_unlearning
 from pkm.experiments.fit.threads import limit_threads
 
-PARTS: dict[str, Callable[[float], list[Measurement]]] = {
+PARTS: dict[str, Callable[[float], Iterable[Measurement]]] = {
     "first_calls": measure_first_calls,
     "sweep": measure_sweep,
     "single_fits": measure_single_fits,
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     n_missed = 0
     for name in options.parts or PARTS:
         with limit_threads(1):
-            rows = PARTS[name](options.scale)
+            rows = list(PARTS[name](options.scale))
         for row in rows:
             verdict = "ok" if row.is_met else "MISSED"
             measured = f"{row.value:.3g} {row.unit}"

@@ -3,6 +3,7 @@
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -33,30 +34,45 @@ METHODS = (DPM, KaplanStemmer, SynopsisKMeans)
 MAX_RATIO = 1.15
 MAX_SECONDS = 60.0  # of CPU, for 10^8 points
 MAX_MEMORY = 1024  # MiB
+#: A dictionary of ids is what pandas writes.
+open_parquet = partial(
+    pq.ParquetWriter,
+    compression="none",
+    use_dictionary=["user"],
+)
 
 
-def measure_files(scale: float) -> list[Measurement]:
-    """Measure fits of files of each format, in a temporary folder, on all threads."""
+def measure_files(scale: float) -> Iterator[Measurement]:
+    """Measure fits of files of each format."""
+    points = draw_copy(scale)
+    with use_machine() as folder:
+        for suffix in ("npy", "parquet", "grid"):
+            path = folder / f"points.{suffix}"
+            single_path = path.with_stem("single")
+            write_copies(single_path, points, 1)
+            write_copies(path, points, N_COPIES)
+            yield from compare_with_reading(path, single_path)
+        for method in METHODS:
+            yield measure_method(method, folder / "points.npy")
+
+
+def draw_copy(scale: float) -> np.ndarray:
+    """Draw the rows that a file holds `N_COPIES` times."""
     n = round(scale * N_POINTS / N_COPIES)
-    points = draw_mixture(np.arange(n) % K, D, spread=0.1).astype(np.float32)
-    rows = []
+    return draw_mixture(np.arange(n) % K, D, spread=0.1).astype(np.float32)
+
+
+@contextmanager
+def use_machine() -> Iterator[Path]:
+    """Make a temporary folder for a block, which runs on all threads."""
     with (
         tempfile.TemporaryDirectory() as folder,
         limit_threads(numba.config.NUMBA_NUM_THREADS),
     ):
-        for suffix in ("npy", "parquet", "grid"):
-            path = Path(folder) / f"points.{suffix}"
-            single_path = path.with_stem("single")
-            write(single_path, points, 1)
-            write(path, points, N_COPIES)
-            rows += compare_with_reading(path, single_path)
-        npy_path = Path(folder) / "points.npy"
-        for method in METHODS:
-            rows.append(measure_method(method, npy_path))
-    return rows
+        yield Path(folder)
 
 
-def write(path: Path, points: np.ndarray, times: int) -> None:
+def write_copies(path: Path, points: np.ndarray, times: int) -> None:
     """Write the same rows a number of times to a file; its suffix tells the format."""
     n = len(points)
     if path.suffix == ".grid":
@@ -66,14 +82,18 @@ def write(path: Path, points: np.ndarray, times: int) -> None:
         array = np.lib.format.open_memmap(path, "w+", np.float32, (times * n, D))
         array.reshape(times, n, D)[:] = points
     else:
-        table = pa.table({f"x{h}": column for h, column in enumerate(points.T)})
-        options = {"compression": "none", "use_dictionary": False}
-        with pq.ParquetWriter(path, table.schema, **options) as writer:
+        table = to_table(points)
+        with open_parquet(path, table.schema) as writer:
             for _ in range(times):
                 writer.write_table(table)
 
 
-def compare_with_reading(path: Path, single_path: Path) -> list[Measurement]:
+def to_table(points: np.ndarray) -> pa.Table:
+    """Return points as a table of columns x0, x1, ..."""
+    return pa.table({f"x{h}": column for h, column in enumerate(points.T)})
+
+
+def compare_with_reading(path: Path, single_path: Path) -> Iterator[Measurement]:
     """Compare a fit with reading all bytes, and with computing on each copy of rows."""
     blocks = open_blocks(path)
     single = open_blocks(single_path)
@@ -100,27 +120,25 @@ def compare_with_reading(path: Path, single_path: Path) -> list[Measurement]:
     with peak_memory() as peak:
         fit()
     title = f"{path.suffix} file, {blocks.n_records:,} x {D}: a fit"
-    limit = "of reading or computing, the larger"
-    return [
-        Measurement(
-            title,
-            ratio,
-            limit,
-            at_most=MAX_RATIO,
-        ),
-        Measurement(
-            title,
-            seconds,
-            "s CPU for 10^8",
-            at_most=MAX_SECONDS,
-        ),
-        Measurement(
-            title,
-            peak.mebibytes,
-            "MiB",
-            at_most=MAX_MEMORY,
-        ),
-    ]
+    unit = "of reading or computing, the larger"
+    yield Measurement(
+        title,
+        ratio,
+        unit,
+        at_most=MAX_RATIO,
+    )
+    yield Measurement(
+        title,
+        seconds,
+        "s CPU for 10^8",
+        at_most=MAX_SECONDS,
+    )
+    yield Measurement(
+        title,
+        peak.mebibytes,
+        "MiB",
+        at_most=MAX_MEMORY,
+    )
 
 
 def read_bytes(path: Path) -> None:
