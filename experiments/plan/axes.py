@@ -6,13 +6,10 @@ from typing import Any
 from pkm.datasets.user_files import FileOptions
 from pkm.experiments.cell.cell import STYLE
 from pkm.experiments.config.errors import ConfigurationError, require_choices
-from pkm.experiments.config.groups import fill_defaults, read_choice
+from pkm.experiments.config.groups import FILE_KEYS, fill_defaults, read_choice
 from pkm.experiments.config.settings import expand_grid, require, to_list
 from pkm.metrics import METRICS
 from pkm.scalars import is_integer, is_number
-
-#: Keys of a data set that is read from a file.
-FILE_KEYS = ("path", "bounds", "columns", "label", "decimal", "missing")
 
 
 def list_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
