@@ -102,4 +102,11 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     )
 
 
-main = make_main("advise", __doc__, "WORD", (*NUMBERS, "schema", "bounds", "unit"), run)
+OPTIONS = (*NUMBERS, "schema", "bounds", "unit")
+main = make_main(
+    "advise",
+    __doc__,
+    "WORD",
+    OPTIONS,
+    run,
+)

@@ -174,7 +174,10 @@ def verify(
             request = {"method": entry.method, **where}
             seconds = 2 * limit * (1 + len(present))
             repeated = run_attempt(
-                "repeat", request | {"cells": present}, work, seconds
+                "repeat",
+                request | {"cells": present},
+                work,
+                seconds,
             )
             request |= {"cells": chosen, "jobs": jobs}
             run_attempt("run", request, work, STAGE_SECONDS, len(chosen))
