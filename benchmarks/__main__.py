@@ -11,7 +11,7 @@ from rich.table import Table
 
 from pkm.arguments import Parser
 from pkm.benchmarks.dist_dp import measure_distance_based
-from pkm.benchmarks.files import measure_files
+from pkm.benchmarks.files import measure_files, measure_persons
 from pkm.benchmarks.first_calls import measure_first_calls
 from pkm.benchmarks.kaplan_stemmer import measure_kaplan_stemmer
 from pkm.benchmarks.lloyd import measure_single_fits, measure_sweep
@@ -19,7 +19,6 @@ from pkm.benchmarks.local_dp import measure_local_model
 from pkm.benchmarks.measurement import Measurement
 from pkm.benchmarks.noise import measure_secure_noise
 from pkm.benchmarks.passes import measure_passes
-from pkm.benchmarks.persons import measure_persons
 from pkm.benchmarks.protocol import measure_protocol
 from pkm.benchmarks.trees import measure_trees
 from pkm.benchmarks.unlearning import measure_unlearning

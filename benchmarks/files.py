@@ -1,4 +1,4 @@
-"""Fits of files, compared with reading the file alone and with computing alone."""
+"""Fits of files, compared with reading or computing alone, and with ids of persons."""
 
 import tempfile
 import time
@@ -10,6 +10,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pkm.benchmarks.inputs import draw_mixture
@@ -17,6 +18,7 @@ from pkm.benchmarks.measurement import Measurement, min_times
 from pkm.compute import sums_and_counts
 from pkm.compute.storage.blocks import Blocks
 from pkm.compute.storage.grid_file import open_grid, pack
+from pkm.compute.storage.persons import count_persons
 from pkm.experiments.fit.threads import limit_threads
 from pkm.experiments.fit.timing import peak_memory
 from pkm.methods import DPM, FastLloyd, KaplanStemmer, SynopsisKMeans
@@ -34,6 +36,12 @@ METHODS = (DPM, KaplanStemmer, SynopsisKMeans)
 MAX_RATIO = 1.15
 MAX_SECONDS = 60.0  # of CPU, for 10^8 points
 MAX_MEMORY = 1024  # MiB
+ROWS_PER_PERSON = 10
+ID_TYPES = {"integers": pa.int64(), "texts": pa.string()}
+#: Largest ratio for each type of ids. To read texts of eleven letters and to hash them
+#: takes as long as to compute without ids.
+MAX_ID_RATIOS = {"integers": 2.5, "texts": 3.0}
+MAX_ID_BYTES = 12  # for each person
 #: A dictionary of ids is what pandas writes.
 open_parquet = partial(
     pq.ParquetWriter,
@@ -175,4 +183,57 @@ def measure_method(method: type, path: Path) -> Measurement:
         title,
         seconds,
         "s CPU for 10^8",
+    )
+
+
+def measure_persons(scale: float) -> Iterator[Measurement]:
+    """Measure fits with ids in no order."""
+    points = draw_copy(scale)
+    title = f"{N_COPIES * len(points):,} x {D} with ids of persons"
+    model = FastLloyd(K, epsilon=1.0, delta=1e-9, bounds=BOUNDS)
+    with use_machine() as folder:
+        plain = folder / "none.parquet"
+        write_copies(plain, points, N_COPIES)
+        fits = [partial(model.fit, plain)]
+        for id_type in ID_TYPES:
+            path = plain.with_stem(id_type)
+            write_with_ids(path, points, id_type)
+            fits.append(partial(model.fit, path, groups="user"))
+        without, *times = min_times(time.process_time, *fits, repetitions=REPETITIONS)
+        for id_type, seconds in zip(ID_TYPES, times, strict=True):
+            yield Measurement(
+                f"{title}, {id_type}: a fit",
+                seconds / without,
+                "of one without ids",
+                at_most=MAX_ID_RATIOS[id_type],
+            )
+        yield measure_memory_of_persons(path, title)
+
+
+def write_with_ids(path: Path, points: np.ndarray, id_type: str) -> None:
+    """Write the same points a number of times to a file, with new ids each time."""
+    generator = np.random.default_rng(0)
+    n_persons = N_COPIES * len(points) // ROWS_PER_PERSON
+    table = to_table(points)
+    schema = table.schema.append(pa.field("user", ID_TYPES[id_type]))
+    with open_parquet(path, schema) as writer:
+        for _ in range(N_COPIES):
+            ids = pa.array(generator.integers(n_persons, size=len(points)))
+            if id_type == "texts":
+                ids = pc.binary_join_element_wise("user", ids.cast("string"), "-")
+            writer.write_table(table.append_column("user", ids))
+
+
+def measure_memory_of_persons(path: Path, title: str) -> Measurement:
+    """Measure the memory that is kept for each person."""
+    rows = row_blocks(path, "user")
+    assert rows is not None, "it is a file"
+    persons = count_persons(rows.ids())
+    n_bytes = persons.hashes.nbytes + persons.packed.nbytes
+    n_bytes /= persons.n_persons
+    return Measurement(
+        f"{title}: memory",
+        n_bytes,
+        "bytes a person",
+        MAX_ID_BYTES,
     )
