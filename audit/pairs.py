@@ -75,15 +75,15 @@ class Pair:
         return self._list_fit_arguments(not self.is_reversed)
 
     def _list_fit_arguments(self, is_replaced: bool) -> dict[str, np.ndarray]:
-        given = {}
+        arguments = {}
         kept = self._find_kept(is_replaced)
         if self.groups is not None:
-            given["groups"] = self.groups[kept]
+            arguments["groups"] = self.groups[kept]
         if self.sample_weight is not None:
             weights = self.sample_weight.copy()
             weights[self._changed_rows] = np.nan if is_replaced else 1.0
-            given["sample_weight"] = weights[kept]
-        return given
+            arguments["sample_weight"] = weights[kept]
+        return arguments
 
     def _find_kept(self, is_replaced: bool) -> np.ndarray:
         """Return a mask (n,) of the rows of a data set, with the record or without."""

@@ -83,7 +83,7 @@ def list_partitions(
 
 def _list_positions(query: Any, n_features: int) -> np.ndarray:
     """List the positions among the arguments of a query, in grid steps."""
-    found = [np.empty((0, n_features), np.int64)]
+    positions = [np.empty((0, n_features), np.int64)]
     for name in POSITIONS:
         array = np.asarray(getattr(query, name, ()))
         if array.shape[-1:] != (n_features,):
@@ -91,8 +91,8 @@ def _list_positions(query: Any, n_features: int) -> np.ndarray:
         if name == "center":
             array = np.rint(array * SCALE).astype(np.int64)
         if array.dtype == np.int64:
-            found.append(array.reshape(-1, n_features))
-    return np.concatenate(found)
+            positions.append(array.reshape(-1, n_features))
+    return np.concatenate(positions)
 
 
 def _list_rules(

@@ -36,6 +36,7 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     bounds : (lower, upper) or array of shape (2, d), optional
         Public domain: bounds of each feature that are known without the points, as two
         numbers or two lists of d numbers. A list of tuples is refused: it looks like
@@ -47,8 +48,8 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         Clip rows outside the bounds. Otherwise they are refused, which the privacy
         claim does not cover.
     random_state : int, optional
-        Seed of the replicate that ``fit`` runs, noise included. Its result is
-        repeatable, and private only as long as nobody knows the seed. Default: noise
+        Seed of the replicate that ``fit`` runs, noise included; 0 or more. Its result
+        is repeatable, and private only as long as nobody knows the seed. Default: noise
         from the operating system.
     zoom : float, optional
         Fraction of the budget, in [0, 1), used to find tighter bounds first (try 0.1).
@@ -72,6 +73,33 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         middle of the domain, which is that of the zoom if there is one. Lloyd's methods
         have ``k-pod`` instead. Default: such a row is the null record. A report takes
         the middle in either case.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (k, d), float64
+        Released centers, in the units of X.
+    n_iter_ : int
+        Number of rounds or iterations.
+    n_ : int
+        Number of records, public or released.
+    n_interval_ : tuple of float
+        Interval that holds the exact number of records in 95 % of fits. Both ends are
+        ``n_`` where that is public.
+    ledger_ : Ledger or None
+        Charges of the fit; None without a privacy claim.
+    domain_ : ndarray of shape (2, d), float64
+        Bounds that the method ran in, in the units of X: public, or found by a zoom.
+    zoom_ : Zoom or None
+        The domain that a zoom found (:class:`pkm.methods.zoom.Zoom`), else None.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of str
+        Names of the columns, if X has text names.
+
+    See Also
+    --------
+    SynopsisKMeans : Where to start among the methods.
+    ProgramKMeans : A method that is a program in any language.
     """
 
     def fit(
@@ -90,11 +118,11 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         Parameters
         ----------
         X : array-like of shape (n, d), or what is read in blocks
-            An array or a frame. Or, with the same result to the bit and some blocks in
-            memory: a path of an NPY or Parquet file, of a folder or a pattern of
-            Parquet files, an array that is mapped from a file, a
-            ``pyarrow.dataset.Dataset``, an Arrow table or a polars frame, a
-            ``dask.array`` (on its cluster, if there is one), or
+            An array or a frame. Other sources are read in blocks, with the same result
+            to the bit: a path of an NPY or Parquet file, or of a folder or a pattern of
+            Parquet files; an array that is mapped from a file; a
+            ``pyarrow.dataset.Dataset``, an Arrow table or a polars frame; a
+            ``dask.array``, on its cluster if there is one; and
             :class:`pkm.row_blocks.RowBlocks`. Blocks are for methods with
             ``supports_chunks``; others need all points at once, and refuse files. Rows
             are read once for every pass. Grid files, which ``pkm pack`` writes, are for
@@ -135,15 +163,10 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         Returns
         -------
         self
-            With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_``
-            and ``n_features_in_``, and with ``feature_names_in_`` if X has text names
-            of columns. ``n_`` is the public or the released number of records, and
-            ``n_interval_`` holds the exact one in 95 % of fits. ``domain_`` (2, d) has
-            the bounds that the method ran in. ``zoom_`` is a
-            :class:`pkm.methods.zoom.Zoom` if it found these itself, else None. With a
-            ``report`` there are ``cluster_sizes_``, ``centers_interval_``, ``cost_``,
-            ``profile_`` and the other values of :class:`pkm.methods.report.Report`,
-            each by its name there and an underscore, in the units of X. There are no
+            With the attributes of the class. With a ``report`` there are also
+            ``cluster_sizes_``, ``centers_interval_``, ``cost_``, ``profile_`` and the
+            other values of :class:`pkm.methods.report.Report`. Each has its name there
+            and an underscore; positions are in the units of X. There are no
             ``labels_``: exact labels are not covered by the claim. ``predict`` is
             public code on public centers.
 
@@ -205,6 +228,7 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
         self.domain_ = domain
         if self.zoom_ is not None:
             self.domain_ = middle + half_width * self.zoom_.bounds
+        # Rows to predict are clipped to these, and not to the domain of a zoom.
         self._fitted_bounds = bounds
         self._centers = run.centers
         self._software = SOFTWARE

@@ -7,9 +7,13 @@ have in ``_parameter_constraints``. Rules on several values, or on data, are cod
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from inspect import get_annotations
+from typing import Any, ClassVar, Literal, dataclass_transform
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from pkm.scalars import is_integer, is_number
 
@@ -226,3 +230,48 @@ def check_constraints(
             raise ValueError(f"{name}={value!r} must have 64 bits: give float({name})")
         if rule is not None and not rule.allows(value):
             raise ValueError(rule.refuse(name, value))
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
+class Parameters(BaseEstimator):
+    """An estimator whose parameters are the fields that its class declares.
+
+    A subclass that declares fields becomes a dataclass. Its fields are keyword
+    parameters of its constructor. The fields here are no parameters until a subclass
+    declares them.
+    """
+
+    #: Rule on the value of each parameter; None if code has it, as it has rules on
+    #: combinations. A class declares those of its own parameters: inherited ones, and
+    #: that of `variant` by `claims`, are added.
+    constraints: ClassVar[dict[str, Constraint | None]] = {}
+
+    epsilon: float = math.inf
+    delta: float | Literal["auto"] = "auto"
+    variant: str = "sound"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if get_annotations(cls):
+            dataclass(eq=False, repr=False, kw_only=True)(cls)
+        cls._own_constraints = vars(cls).get("constraints", {})
+        cls.constraints = {"variant": OneOf(*getattr(cls, "claims", ()))}
+        # Of two bases, the rule of the first counts that declares it.
+        for base in reversed(cls.__mro__):
+            declared = vars(base).get("constraints", {})  # of a mixin that is no method
+            cls.constraints |= vars(base).get("_own_constraints", declared)
+
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Read them from the constructor once: scikit-learn does for every copy."""
+        return super()._get_param_names()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Values of the constructor's parameters, in alphabetical order."""
+        return {name: getattr(self, name) for name in self._get_param_names()}
+
+    def check_values(self) -> None:
+        """Refuse the first value that breaks its rule; see `check_constraints`."""
+        check_constraints(self.constraints, self.parameters)

@@ -1,15 +1,12 @@
 """The contract of a clustering method: what it declares, and what it implements."""
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
-from inspect import get_annotations
-from typing import Any, ClassVar, Literal, Self, dataclass_transform
+from dataclasses import field, replace
+from functools import lru_cache
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from pkm.methods.constraints import (
     AUTO,
@@ -18,71 +15,20 @@ from pkm.methods.constraints import (
     Constraint,
     Integer,
     OneOf,
+    Parameters,
     Real,
-    check_constraints,
 )
+from pkm.methods.deltas import MAX_DELTA, SOUND_DELTA, inverse_n_log_n
 from pkm.methods.schedule import Schedule
 from pkm.methods.zoom import ZoomPlan, insufficient_budget, plan_zoom
 from pkm.privacy import Adjacency, Budget, Curator, PrivacyClaim
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 
-SOUND_DELTA = 1e-6  # fixed and public, whatever the data
-# From here on half of all runs may disclose a record.
-MAX_DELTA = 0.5
 # Charges of a larger budget exceed it by their rounding in float64.
 MAX_EPSILON = 1e15
 
 
-def inverse_n_log_n(n_points: int) -> float:
-    """Delta of the FastLloyd paper, from the exact n."""
-    _require_points(n_points, 3, "1/(n ln n)")
-    return 1 / (n_points * math.log(n_points))
-
-
-def inverse_n_root_n(n_points: int) -> float:
-    """Delta of the DPM paper, from the exact n."""
-    _require_points(n_points, 2, "1/(n sqrt n)")
-    return n_points**-1.5
-
-
-def inverse_power(n_points: int) -> float:
-    """Delta of the PE-means paper, from the exact n."""
-    _require_points(n_points, 2, "n^-1.1")
-    return n_points**-1.1
-
-
-def _require_points(
-    n_points: int,
-    minimum: int,
-    formula: str,
-) -> None:
-    if n_points < minimum:
-        raise ValueError(
-            f"delta='auto' of the published variant is {formula}, which needs "
-            f"n >= {minimum}, got {n_points}"
-        )
-
-
-@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
-class _OptionalParameters:
-    """Parameters that a method may declare, with their values if it does not.
-
-    A subclass that declares fields becomes a dataclass. Its fields are keyword
-    parameters of its constructor. The fields here are no parameters until a subclass
-    declares them.
-    """
-
-    epsilon: float = math.inf
-    delta: float | Literal["auto"] = "auto"
-    variant: str = "sound"
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if get_annotations(cls):
-            dataclass(eq=False, repr=False, kw_only=True)(cls)
-
-
-class ClusteringMethod(_OptionalParameters, BaseEstimator):
+class ClusteringMethod(Parameters):
     """Declarations of a method, and what follows from them; see :class:`PrivateKMeans`.
 
     A method declares ``claims`` and its parameters, as fields or with an ``__init__``
@@ -96,9 +42,6 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     marker: ClassVar[str] = ""
     #: Privacy claim of each variant.
     claims: ClassVar[dict[str, PrivacyClaim]]
-    #: Rule on the value of each parameter; None if `check_parameters` has it, as it has
-    #: rules on combinations. A class declares those of its own parameters: inherited
-    #: ones, and that of `variant` by `claims`, are added.
     constraints: ClassVar[dict[str, Constraint | None]] = {
         "n_clusters": Integer(1),
         "bounds": None,
@@ -143,37 +86,16 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
     adjacency: str = "zero_out"
     missing: str | None = None
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls._declared_constraints = vars(cls).get("constraints", {})
-        cls.constraints = {"variant": OneOf(*getattr(cls, "claims", ()))}
-        # Of two bases, the rule of the first counts that declares it.
-        for base in reversed(cls.__mro__):
-            declared = vars(base).get("constraints", {})
-            declared = vars(base).get("_declared_constraints", declared)
-            cls.constraints |= declared
-
     @classmethod
     def unavailable(cls) -> str | None:
         """Say why the method cannot run here, and what to do; None if it can."""
         return None
 
-    @classmethod
-    @cache
-    def _get_param_names(cls) -> list[str]:
-        """Read them from the constructor once: scikit-learn does for every copy."""
-        return super()._get_param_names()
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Values of the constructor's parameters, in alphabetical order."""
-        return {name: getattr(self, name) for name in self._get_param_names()}
-
     @property
     def claim(self) -> PrivacyClaim:
         """The claim of the chosen variant."""
         if self.variant not in self.claims:
-            check_constraints(self.constraints, self.parameters)
+            self.check_values()
         claim = self.claims[self.variant]
         if not self.hides_n:
             return claim
@@ -278,7 +200,7 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         ValueError
             With the parameter's name, its value and the rule.
         """
-        check_constraints(self.constraints, self.parameters)
+        self.check_values()
         if self.hides_n:
             self._refuse_exact_n()
             n_points = None
@@ -351,38 +273,28 @@ class ClusteringMethod(_OptionalParameters, BaseEstimator):
         """
         if not self.zoom or self.hides_n:
             return None
-        plan = self._plan_zoom(n_features, n_points, self.epsilon)
+        share = self.zoom
+        max_share = max(share, self.max_zoom)
+
+        def plan_for(n_points: int, epsilon: float) -> ZoomPlan | None:
+            return plan_zoom(
+                share,
+                max_share,
+                n_points,
+                n_features,
+                epsilon,
+                self.resolved_delta(n_points),
+                benefits_from_ball=self.benefits_from_ball,
+            )
+
+        plan = plan_for(n_points, self.epsilon)
         if plan is None and self.require_zoom:
-            plan_for = partial(self._plan_zoom, n_features)
-            share = max(self.zoom, self.max_zoom)
-            message = insufficient_budget(plan_for, share, n_points, self.epsilon)
-            raise ValueError(message)
+            raise ValueError(
+                insufficient_budget(plan_for, max_share, n_points, self.epsilon)
+            )
         return plan
 
-    def _plan_zoom(
-        self,
-        n_features: int,
-        n_points: int,
-        epsilon: float,
-    ) -> ZoomPlan | None:
-        assert self.zoom, "there is a zoom"
-        return plan_zoom(
-            self.zoom,
-            max(self.zoom, self.max_zoom),
-            n_points,
-            n_features,
-            epsilon,
-            self.resolved_delta(n_points),
-            benefits_from_ball=self.benefits_from_ball,
-        )
 
-
-# Typed: budgets of 1 and 1.0 are equal, but differ as text in contexts of streams.
-@lru_cache(maxsize=1024, typed=True)
-def _budget(
-    epsilon: float,
-    delta: float,
-    adjacency: Adjacency | str,
-) -> Budget:
-    """Make a budget, one object for all runs that have the same."""
-    return Budget(epsilon, delta, adjacency)
+# One object for all runs that have the same. Typed: budgets of 1 and 1.0 are equal, but
+# differ as text in contexts of streams.
+_budget = lru_cache(maxsize=1024, typed=True)(Budget)

@@ -588,12 +588,12 @@ def _to_public_grid(
     """Convert centers to public grid steps, and remainders in 2^-16 grid steps."""
     centers: list[np.ndarray] = []
     remainders: list[np.ndarray] = []
-    for found, zoom in zip(released, zooms, strict=True):
+    for positions, zoom in zip(released, zooms, strict=True):
         # Coordinates in units of 2^-16 public grid steps.
         if zoom is None:
-            scaled = found * SCALE
+            scaled = positions * SCALE
         else:
-            scaled = np.rint(zoom.to_public(found) * SCALE * SCALE).astype(np.int64)
+            scaled = np.rint(zoom.to_public(positions) * SCALE * SCALE).astype(np.int64)
         steps = (scaled + SCALE // 2) // SCALE
         centers.append(steps)
         remainders.append(scaled - steps * SCALE)

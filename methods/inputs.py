@@ -186,10 +186,10 @@ def resolve_bounds(method: ClusteringMethod, d: int) -> Bounds | None:
 def _read_bounds(bounds: Any, d: int) -> np.ndarray:
     """Convert bounds to an array (2,) or (2, d), float64, or refuse them."""
     try:
-        given = np.asarray(bounds)
+        array = np.asarray(bounds)
         # Texts can be converted, but may be in any notation.
-        is_number = given.dtype.kind in "biufO"
-        declared = given.astype(np.float64) if is_number else np.empty(0)
+        is_number = array.dtype.kind in "biufO"
+        declared = array.astype(np.float64) if is_number else np.empty(0)
     except (TypeError, ValueError, OverflowError):
         declared = np.empty(0)
 

@@ -125,6 +125,7 @@ class PlannedMethod:
             curator._ledger.note(
                 f"the bounds of columns {numbers} are not public: they were released"
             )
+        # With a zoom the points are quantized again, in the domain that it finds.
         if self.zoom is None:
             curator.persist_points()
         return curator

@@ -96,6 +96,7 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
                 f"{', '.join(fitted_names)}"
             )
         is_file = is_grid_file(X)
+        # An array in memory is one block.
         rows = _read_labeled(open_grid(cast("str", X))) if is_file else row_blocks(X)
         for block in [X] if rows is None else rows.blocks():
             matrix = as_matrix(block)
@@ -119,6 +120,7 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
     def _scale(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m, d), clipped, and centers (k, d), in half-widths about the middle."""
         refuse_null(count_null(rows))
+        # Half-widths differ between features, and the fit measured distances in them.
         middle, half_width = middle_and_half_width(*self._fitted_bounds)
         clipped = np.clip(rows, *self._fitted_bounds)
         centers = (self.cluster_centers_ - middle) / half_width

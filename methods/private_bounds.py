@@ -108,8 +108,8 @@ def plan_bounds(
     """
     pure = delta == 0
     whole = epsilon if pure else gaussian_mu(epsilon, delta)
-    part = SHARE / 2
-    cost = whole * (part if pure else math.sqrt(part))
+    share = SHARE / 2
+    cost = whole * (share if pure else math.sqrt(share))
     plan = BoundsPlan(SHARE, pure, tuple(columns), cost)
     if plan.threshold > MAX_COUNT_ERROR * n_points:
         raise ValueError(

@@ -114,6 +114,7 @@ class CountedMethod:
 
     def _divide_budget(self) -> tuple[Charge, Charge]:
         """Divide the budget: the charge of n, and the bound on later releases."""
+        # Any n would do: methods whose delta follows from n are refused.
         budget = self.method.budget(MANY_RECORDS, self.n_features)
         assert budget is not None, "n is released by private methods"
         epsilon = budget.epsilon
@@ -140,6 +141,7 @@ class CountedMethod:
         epsilon = (1 - SHARE) * method.epsilon
         if bound.mu > 0:
             epsilon = gdp_epsilon(bound.mu, method.resolved_delta(n_points))
+        # With the released n the method runs as if n were public.
         rest = cast("ClusteringMethod", clone(method))
         rest.set_params(epsilon=epsilon, adjacency=Adjacency.ZERO_OUT.value)
         return PlannedMethod(rest, n_points, self.n_features)

@@ -254,12 +254,12 @@ def _find_class(path: str, method: type | None) -> Any:
             raise ValueError(f"method={method.__name__} must be {path}")
         return method
     methods = importlib.import_module(PACKAGE)
-    found = getattr(methods, name, None) if package == PACKAGE else None
-    if not (isinstance(found, type) and issubclass(found, ReleasedModel)):
+    kind = getattr(methods, name, None) if package == PACKAGE else None
+    if not (isinstance(kind, type) and issubclass(kind, ReleasedModel)):
         raise ValueError(
             f"{path} is not imported: give its class, load(folder, {name})"
         )
-    return found
+    return kind
 
 
 def _write_arrays(model: ReleasedModel) -> dict[str, bytes]:

@@ -208,9 +208,9 @@ class Report:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Make a report of its attributes, in which arrays are lists."""
-        given = {name.removesuffix("_"): values[name] for name in REPORTED}
-        profile = Profile(**_to_arrays(given.pop("profile")))
-        return cls(**_to_arrays(given), profile=profile)
+        fields = {name.removesuffix("_"): values[name] for name in REPORTED}
+        profile = Profile(**_to_arrays(fields.pop("profile")))
+        return cls(**_to_arrays(fields), profile=profile)
 
     def to_units(self, middle: np.ndarray, half_width: np.ndarray) -> Self:
         """Convert positions from half-widths of the public domain to units of X.

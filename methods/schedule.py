@@ -192,7 +192,7 @@ def smallest_epsilon(
         low = high
         high = min(2 * high, max_epsilon)
 
-    # Bisect on the logarithmic scale.
+    # Bisect on the logarithmic scale, to a percent; the digits add at most another one.
     while high > 1.01 * low:
         middle = math.sqrt(low * high)
         if is_sufficient(middle):

@@ -144,6 +144,7 @@ class Statement:
         if record is None:
             return None
         charges = [Charge(**charge) for charge in record["charges"]]
+        # The charges are the schedule as well: the ledger takes no others.
         ledger = Ledger(Budget(**record["budget"]), charges, record["repeatable"])
         for charge in charges:
             ledger.charge(charge)
@@ -173,6 +174,7 @@ class Statement:
         epsilon, delta = ledger.budget.epsilon, ledger.budget.delta
         by_budget = expit(epsilon) + delta * expit(-epsilon)
         by_releases = (1 + min(1.0, ledger.delta_at(0.0))) / 2
+        # Rounded up: what is printed must not promise more than what is proved.
         return {
             "epsilon": epsilon,
             "delta": delta,
@@ -257,6 +259,7 @@ def _show(value: Any) -> str:
         return ", ".join(f"{name} {_show(part)}" for name, part in value.items())
     if isinstance(value, float):
         return f"{value:.10g}"
+    # A bar would end the cell.
     text = shorten(value) if isinstance(value, list) else str(value)
     return text.replace("|", "\\|")
 

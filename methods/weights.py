@@ -58,6 +58,7 @@ def weigh_rows(
     if groups is not None:
         codes, sizes = _number_persons(groups, n_rows)
         has_person = codes >= 0
+        # Rounded down: all rows of a person together weigh one record at most.
         units[has_person] = SCALE // sizes[codes[has_person]]
         n_persons = len(sizes) + n_rows - int(has_person.sum())
     if sample_weight is not None:
@@ -80,6 +81,7 @@ def _number_persons(groups: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
         _refuse_float(ids.dtype.type)
         _, codes = np.unique(ids, return_inverse=True)
         return codes, np.bincount(codes)
+    # One by one: texts and nulls cannot be sorted together, as np.unique would.
     numbers: dict[Any, int] = {}
     codes = np.full(n_rows, -1)
     for row, person in enumerate(ids):
@@ -115,4 +117,5 @@ def _read_units(
     if not (np.isfinite(max_weight) and max_weight > 0):
         raise ValueError(f"max_weight={max_weight!r} must be positive and finite")
     shares = weights / max_weight
+    # NaN passes the clip, and becomes 0 after it.
     return (SCALE * np.nan_to_num(np.clip(shares, 0.0, 1.0))).astype(np.int32)

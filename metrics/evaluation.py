@@ -131,9 +131,9 @@ class _Clustering:
 def nicv(clustering: _Clustering) -> np.ndarray:
     """Mean squared distance of the points to their nearest released center.
 
-    The integer total is exact; the division alone rounds. Rows of persons have their
-    weights here, in `inertia` and in `nicv_best_k`; in other metrics all rows count
-    alike.
+    It is in squared half-widths of the domain. The integer total is exact; the division
+    alone rounds. Rows of persons have their weights here, in `inertia` and in
+    `nicv_best_k`; in other metrics all rows count alike.
     """
     return np.array([total / clustering.nicv_divisor for total in clustering.inertias])
 
@@ -141,7 +141,8 @@ def nicv(clustering: _Clustering) -> np.ndarray:
 def inertia(clustering: _Clustering) -> np.ndarray:
     """Sum of squared distances of the points to their nearest released center.
 
-    The integer total is exact; the division alone rounds.
+    It is in squared half-widths of the domain. The integer total is exact; the division
+    alone rounds.
     """
     return np.array([total / SCALE**2 for total in clustering.inertias])
 
@@ -168,6 +169,7 @@ def davies_bouldin(clustering: _Clustering) -> np.ndarray:
     scatter = mean_within_distances(points, labels, means, counts)
     scores = []
     for replicate in range(len(counts)):
+        # The index is defined for clusters that have points.
         nonempty = counts[replicate] > 0
         score = _davies_bouldin(
             means[replicate][nonempty],
@@ -192,7 +194,8 @@ def _davies_bouldin(means: np.ndarray, scatter: np.ndarray) -> float:
 def centroid_mse(clustering: _Clustering) -> np.ndarray:
     """Mean squared distance to matched reference centers (FastLloyd, appendix D).
 
-    The reference is one clustering: :func:`pkm.metrics.matching.reference_centers`.
+    It is in squared half-widths. The reference is one clustering:
+    :func:`pkm.metrics.matching.reference_centers`.
     """
     reference = reference_centers(clustering.points, clustering.n_clusters)
     return matched_distance(clustering.released, reference, squared=True)
@@ -201,7 +204,7 @@ def centroid_mse(clustering: _Clustering) -> np.ndarray:
 def centroid_distance(clustering: _Clustering) -> np.ndarray:
     """Mean distance to matched reference centers, as of ``centroid_mse``.
 
-    It is what the FastLloyd paper's figures call MSE.
+    It is in half-widths, and what the FastLloyd paper's figures call MSE.
     """
     reference = reference_centers(clustering.points, clustering.n_clusters)
     return matched_distance(clustering.released, reference, squared=False)
@@ -210,9 +213,10 @@ def centroid_distance(clustering: _Clustering) -> np.ndarray:
 def kmeans_distance(clustering: _Clustering) -> np.ndarray:
     """Mean distance from released centers to the nearest reference center.
 
-    It is averaged over the centers, then over the reference clusterings, which are
-    twenty: :func:`pkm.metrics.references.reference_set`.
+    It is in half-widths, averaged over the centers, then over the reference
+    clusterings, which are twenty: :func:`pkm.metrics.references.reference_set`.
     """
+    # DPM's definition 9 is a sum over the centers, which grows with their number.
     return clustering.kmeans_distances[0]
 
 
@@ -242,8 +246,7 @@ def norm_reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
 def accuracy(clustering: _Clustering) -> np.ndarray:
     """Share of the points whose class is the most frequent one of their cluster.
 
-    NaN if no classes are known. Ties go to the smallest class. Outliers (class -1) have
-    no class: they are left out.
+    NaN if no classes are known. Outliers (class -1) have no class: they are left out.
     """
     classes = clustering.classes
     if classes is None:
@@ -253,6 +256,7 @@ def accuracy(clustering: _Clustering) -> np.ndarray:
     shape = (clustering.centers.shape[1], n_classes)
     shares = []
     for labels in clustering.labels[:, classes.has_class]:
+        # Labels are int32, which many clusters times many classes could exceed.
         pairs = labels * np.int64(n_classes) + classes.codes
         counts = np.bincount(pairs, minlength=math.prod(shape))
         table = counts.reshape(shape)

@@ -34,6 +34,7 @@ def reference_centers(points: Points, k: int) -> np.ndarray:
         fewer than k where there are fewer distinct points.
     """
     rows = points.rows.astype(np.float64) / SCALE
+    # With more clusters than distinct points scikit-learn repeats centers.
     n_distinct = len(np.unique(rows, axis=0))
     # Without annotations in scikit-learn the type of `n_init` is guessed from its
     # default.

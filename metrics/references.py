@@ -49,7 +49,7 @@ GRID = (*range(2, 13), 14, 16, 20, 24, 26, 28, 32, 40, 48, 56, 64, 72, 80, 96, 1
 #: How many numbers of clusters are repeated, and how often.
 N_REPEATED = 2
 N_REPEATS = 20
-#: How many runs become references.
+#: How many runs become references: the top 20, as in section 6.2 of the DPM paper.
 N_REFERENCES = 20
 #: Runs that take longer are kept on disk until the search is done.
 KEPT_SECONDS = 0.1

@@ -19,6 +19,7 @@ def silhouette_sample(n: int) -> np.ndarray:
         return np.arange(n)
     generator = np.random.default_rng(SILHOUETTE_SEED)
     sample = generator.choice(n, SILHOUETTE_POINTS, replace=False)
+    # In the order of memory, in which rows and labels are then read.
     return np.sort(sample)
 
 

@@ -67,7 +67,7 @@ from pkm.privacy.queries.tree import (
     PartitionTree,
     Splits,
 )
-from pkm.privacy.query import Query, Sensitivity
+from pkm.privacy.query import BlockQuery, Query, Sensitivity
 
 __all__ = [
     "MAX_CELLS",
@@ -77,6 +77,7 @@ __all__ = [
     "AccountedRun",
     "Adjacency",
     "BaseCurator",
+    "BlockQuery",
     "BoundedLaplace",
     "BoxGrid",
     "BucketCounts",

@@ -312,6 +312,7 @@ class PrivacyAccountant:
                     "leave its .lock file where it is, and charge again"
                 )
             self._write(after)
+            # These runs are known from now on: an older copy of the file is noticed.
             self._read()
 
     def ledger(
@@ -515,6 +516,7 @@ def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
             raise ValueError("its checksum or its format is another")
         budget = Budget(**body["budget"])
         terms = _Terms(budget, body["composition"], body["failure_delta"])
+        # A schedule above its own budget raises BudgetExceeded, a RuntimeError.
         runs = tuple(AccountedRun.from_dict(record) for record in body["runs"])
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
         raise AccountError(
@@ -526,6 +528,7 @@ def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
 
 def _to_json(value: Any) -> Any:
     """Return a value as JSON represents it, else its text."""
+    # Parameters describe a run and change no cost, so that a text is enough.
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError):

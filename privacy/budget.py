@@ -177,6 +177,8 @@ def describe_large_delta(delta: float, n_points: int) -> str:
     >>> describe_large_delta(1e-6, 60)
     ''
     """
+    # To publish each record with probability delta is (0, delta)-private, and publishes
+    # delta n of them on average.
     if delta * n_points <= 1:
         return ""
     return (

@@ -59,5 +59,6 @@ def charge_release(
     )
     if n_changed == 1 or charge.epsilon == 0:
         return sensitivities, [charge]
+    # It draws no noise, but each label and round may be charged once only.
     second = replace(charge, label=f"{query.label}_second_record")
     return sensitivities, [charge, second]

@@ -97,6 +97,7 @@ def check_positive(
     Traceback (most recent call last):
     ValueError: radius=0.0 must be positive and finite, in half-widths
     """
+    # NaN is refused, too: every comparison with it is false.
     if not 0 < value < math.inf:
         raise ValueError(f"{name}={value} must be positive and finite{unit}")
 
@@ -189,6 +190,7 @@ def are_different_indices(indices: Collection[int], size: int) -> bool:
     >>> are_different_indices([2, 0], 3), are_different_indices([2, 2], 3)
     (True, False)
     """
+    # A set drops what occurs twice, the intersection what is out of range.
     return len(set(indices).intersection(range(size))) == len(indices)
 
 
@@ -213,6 +215,7 @@ def check_range(
     ValueError: slots must be from 0 to 4, got 0 to 5
     """
     numbers = np.asarray(numbers)
+    # NaN makes both extremes NaN, and is refused as well.
     if numbers.size and not low <= numbers.min() <= numbers.max() <= high:
         raise ValueError(
             f"{name} must be from {low} to {high}, got {numbers.min()} to "

@@ -163,8 +163,10 @@ class Curator(BaseCurator):
         )
         inner = self._with_points(self._shards.map(rescale).persist(), domain)
         inner.scale = scale
+        # The scale divides by the image of the largest norm.
         if scale.by_norm:
             inner.radius = 1.0
+        # Points in memory are copies of this run's own, which it may rewrite.
         inner.is_zoomed = isinstance(inner._shards, Shards)
         return inner
 
@@ -185,6 +187,7 @@ class Curator(BaseCurator):
         """
         if isinstance(self._shards, Shards):
             raise TypeError("points on a grid have its bounds: give rows to fit")
+        # A copy: whoever holds the array of bounds could change the domain.
         return self._with_points(self._shards.with_bounds(*bounds), bounds.copy())
 
     def _with_points(
@@ -302,6 +305,7 @@ class Curator(BaseCurator):
         return np.concatenate([shard.weights for shard in self._shards]) / SCALE
 
     def _require_no_claim(self, what: str) -> None:
+        # There is a ledger if and only if privacy is claimed.
         if self._ledger is not None:
             raise DisclosureError(
                 f"{what}, but the method claims privacy: release queries"

@@ -225,6 +225,7 @@ class Ledger:
         # Parallel composition: the budget must hold for each disjoint group of users.
         for costs in _compose_costs(charges):
             self._check_fits(charge, costs)
+        # Last, so that a refused release leaves the ledger as it was.
         self.charges = charges
         self._streams_used.add(stream)
 

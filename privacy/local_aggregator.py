@@ -254,6 +254,7 @@ class Cohort(View):
             users = self._users[block]
             points = self._aggregator._rows(users)
             lengths = np.sqrt(np.einsum("ij,ij->i", points, points).astype(np.float64))
+            # The least length of a grid point other than 0 is one step.
             factors = np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None]
             clipped = np.where(factors < 1, np.rint(points * factors), points)
             yield users, clipped.astype(np.int64)

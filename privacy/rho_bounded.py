@@ -109,6 +109,7 @@ class RhoBoundedCurator(BaseCurator):
 
         # Sort the records, so that seeded noise does not depend on their given order.
         shards = [shard.rows for shard in self._shards]
+        # The float32 coordinates are integers: this cast changes none.
         rows = np.concatenate(shards, dtype=np.int32, casting="unsafe")
         shifted = ShiftedRows(
             rows, find_span(rows), np.zeros(self.n_features, np.int64)

@@ -4,6 +4,9 @@ By itself griffe takes the first of several choices as the default. It gives par
 that share a line the type and the default of the first. With this extension defaults
 always come from the signature, and so do types that the docstring does not give.
 
+It leaves the lines of *See Also* to Markdown, which would join them. Here they become a
+list.
+
 Clustering methods become dataclasses by inheritance, which griffe does not see. This
 extension adds the decorator, so that griffe finds their fields.
 """
@@ -24,10 +27,15 @@ DATACLASS = griffe.Decorator(
     endlineno=None,
 )
 ROLE = re.compile(r":\w+:`~?([\w.]+)`")
+#: A line of *See Also*: a name and when it is the better choice.
+NEIGHBOR = re.compile(r"^([\w.]+) : ", re.MULTILINE)
 
 
 class SignatureDocstring(griffe.Docstring):
-    """A docstring whose parameters have the defaults and types of the signature."""
+    """A docstring whose parameters have the defaults and types of the signature.
+
+    Its *See Also* is a list in Markdown.
+    """
 
     def parse(self, *arguments: Any, **options: Any) -> list[griffe.DocstringSection]:
         """Return the sections of the docstring."""
@@ -39,6 +47,13 @@ class SignatureDocstring(griffe.Docstring):
             if item.annotation is not None
         ]
         for section in sections:
+            if section.title == "See Also":
+                admonition = section.value
+                lines = admonition.contents
+                admonition.contents = NEIGHBOR.sub(
+                    r"- `\1`: ",
+                    lines,
+                )
             if section.kind is not griffe.DocstringSectionKind.parameters:
                 continue
             for item in section.value:

@@ -107,7 +107,7 @@ def _evaluate_groups(
     groups = cases.groupby(list(names), sort=False) if names else [((), cases)]
     limit = check.get("at_most", np.inf)
     missing = bootstrap.missing
-    found = []
+    evaluated = []
     for group, members in groups:
         key = dict(zip(names, group, strict=True))
         values = bootstrap.values[:, members.index]
@@ -122,11 +122,11 @@ def _evaluate_groups(
         has_all = not bootstrap.missing if n_cases is None else len(members) == n_cases
         has_all &= bootstrap.complete[members.index].all()
         seeds = bootstrap.seeds[members.index].min()
-        found.append((column, key, seeds, is_above or has_all, reason))
-    if not found:
+        evaluated.append((column, key, seeds, is_above or has_all, reason))
+    if not evaluated:
         raise MissingRows(missing)
 
-    columns, keys, seeds, complete, reasons = zip(*found, strict=True)
+    columns, keys, seeds, complete, reasons = zip(*evaluated, strict=True)
     values = np.column_stack(columns)
     joint = replace(
         bootstrap,
@@ -141,7 +141,7 @@ def _evaluate_groups(
     )
     is_truth = values.dtype == bool
     if names:
-        counts = f"{joint.name} in {values[0].sum()} of {len(found)}"
+        counts = f"{joint.name} in {values[0].sum()} of {len(evaluated)}"
         return replace(joint, text=counts) if is_truth else joint
 
     # A single number has all cases as its evidence.

@@ -176,14 +176,14 @@ def _join_findings(findings: Sequence[Finding]) -> Finding:
     texts = []
     missing = []
     evidence = [pd.DataFrame()]
-    for part, finding in enumerate(findings, 1):
-        texts.append(f"({part}) {finding.verdict}: {finding.summary}")
+    for number, finding in enumerate(findings, 1):
+        texts.append(f"({number}) {finding.verdict}: {finding.summary}")
         if finding.verdict in UNJUDGED:
             missing.append(finding.summary)
             continue
         missing += finding.missing.split("; ")
         if len(finding.evidence):
-            evidence.append(finding.evidence.assign(part=part))
+            evidence.append(finding.evidence.assign(part=number))
     seeds = [finding.seeds for finding in judged if finding.seeds is not None]
     return Finding(
         next(name for name in weakest_first if name in verdicts),

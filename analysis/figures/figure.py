@@ -153,6 +153,11 @@ class FigureSpec:
     def __str__(self) -> str:
         return f"figure {self.name} of {self.paper}"
 
+    @property
+    def file_name(self) -> str:
+        """Name of its picture or table on the pages, without ending."""
+        return f"{self.paper}-{self.name}".replace("_", "-")
+
     def for_panel(
         self,
         panel: str,
@@ -268,13 +273,12 @@ def read_figures(paper: str) -> tuple[FigureSpec, ...]:
         location = f"{file}: figure {name}"
         entry = {"title": name} | common | entry | {"paper": paper, "name": name}
         spec = parse_entry(FigureSpec, entry, location)
-        styled = spec.in_style("paper")
-        both = (spec, styled)
-        of_panels = (each.for_panel(name) for each in both for name in each.panels)
-        for panel_spec in (*both, *of_panels):
-            curves = {"curves": list(panel_spec.curves.values())}
-            known.check(vars(panel_spec) | curves, location)
-            for function in filter(None, (panel_spec.frame, panel_spec.transform)):
-                panel_spec.function(function)
+        for styled in (spec, spec.in_style("paper")):
+            of_panels = map(styled.for_panel, styled.panels)
+            for panel_spec in (styled, *of_panels):
+                curves = {"curves": list(panel_spec.curves.values())}
+                known.check(vars(panel_spec) | curves, location)
+                for function in filter(None, (panel_spec.frame, panel_spec.transform)):
+                    panel_spec.function(function)
         specs.append(spec)
     return tuple(specs)

@@ -297,8 +297,8 @@ def assign_channels(
             curve = table[matches(table, cells)]
             curves.append(curve.assign(hue=name))
         table = _concat(curves)
-    columns = {name: table[column] for name, column in channels.items()}
-    table = table.assign(**columns).infer_objects()
+    places = {name: table[column] for name, column in channels.items()}
+    table = table.assign(**places).infer_objects()
     if spec.kind == "lines":
         table["x"] = pd.to_numeric(table["x"], errors="coerce")
     if len(spec.panel) == 1:
@@ -310,8 +310,8 @@ def assign_channels(
         order = list(map(": ".join, product(*orders)))
         table["panel"] = pd.Categorical(names[0].str.cat(names[1:], sep=": "), order)
     names = [*CHANNELS, *CELL_COLUMNS, *used, *spec.extra_columns, *HIDDEN]
-    shown = dict.fromkeys([*names, *STATISTICS])
-    return table.filter(shown).reset_index(drop=True)
+    columns = dict.fromkeys([*names, *STATISTICS])
+    return table.filter(columns).reset_index(drop=True)
 
 
 def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -96,9 +96,9 @@ class MethodStyles:
     ) -> None:
         if "method" not in cells:
             cells = pd.DataFrame({"method": []})
-        shown = cells.filter(["method", "label", "color", "marker"])
-        shown = shown.drop_duplicates("method").sort_values("method")
-        rows = shown.to_dict("records")
+        looks = cells.filter(["method", "label", "color", "marker"])
+        looks = looks.drop_duplicates("method").sort_values("method")
+        rows = looks.to_dict("records")
         self._labels = {row["method"]: row.get("label") for row in rows}
         self._styles = {
             row["method"]: MethodStyle(row["label"], row["color"], row["marker"])

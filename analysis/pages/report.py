@@ -115,8 +115,8 @@ def build(
         for spec in specs
     ]
     drawn = [figure for figure in figures if figure["drawing"]]
-    shown = [figure for figure in figures if len(figure["formatted"])]
-    unstored = [each["title"] for each in figures if not len(each["formatted"])]
+    stored = [figure for figure in figures if len(figure["formatted"])]
+    unstored = [figure["title"] for figure in figures if not len(figure["formatted"])]
     audit = None
     audited = audited or {}
     audits_of_rows = audits.select(audited, study.cells)
@@ -148,7 +148,7 @@ def build(
         level=LEVEL,
         min_seeds=MIN_SEEDS,
         repeats=BOOTSTRAP_REPEATS,
-        figures=shown,
+        figures=stored,
         unstored=unstored,
         command=f"make reproduce PAPER={paper} PROFILE=paper",
         choices=_choices(drawn),

@@ -108,9 +108,9 @@ def budget_splits(
     size = losses.transform("size")
     fifth = (BEST_SHARE * size).round().clip(lower=1)
     is_end = [rank <= fifth, rank > size - fifth]
-    part = np.select(is_end, ["best", "worst"], "between")
+    fifths = np.select(is_end, ["best", "worst"], "between")
     splits = splits.drop(columns="x").rename(columns={"value": "mean"})
-    splits = splits.assign(rank=rank, hue=part)
+    splits = splits.assign(rank=rank, hue=fifths)
 
     # The means of both fifths, and the paper's choice in each panel.
     means = (

@@ -4,6 +4,7 @@ Table 2, and time and bytes of the protocol.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -66,7 +67,13 @@ def sizes(
 # Time and bytes of the protocol
 
 TABLE3 = REPORTED["table3"]
-TITLES = {cell["dataset"]: cell["title"] for cell in TABLE3["cells"]}
+CELLS = pd.DataFrame(TABLE3["cells"]).set_index("dataset")
+TITLES = CELLS["title"].to_dict()
+#: Columns of Table 3 on MohLloyd, which nobody ran, by what is measured and by hue.
+MOHLLOYD = {
+    "iteration_ms": {"model": "model_ms", "quoted": "cited_ms"},
+    "bytes_per_iteration": {"model": "model_bytes", "quoted": "cited_bytes"},
+}
 
 
 def table3(
@@ -100,8 +107,7 @@ def table3(
     facts = table.query("quantity == 'iteration_ms'")
     facts = facts.set_index("dataset")[["rounds", "transport"]]
     facts = facts.replace("", DASH)
-    cells = pd.DataFrame(TABLE3["cells"]).set_index("dataset")
-    lines = measured.combine_first(cells).join(facts)
+    lines = measured.combine_first(CELLS).join(facts)
     printed = lines.loc[list(TITLES)]
     missing = find_unstored(TITLES, stored)
     return FigureData(
@@ -143,11 +149,11 @@ def parties(
     table = table.sort_values(order, ascending=[True, False, True, True, True])
     of_paper = table[table["method"] == TABLE3["method"]]
     missing = _describe_missing(of_paper, product(*spec.expected.values()))
-    shown = [*spec.extra_columns, "setting", "title"]
+    columns = [*spec.extra_columns, "setting", "title"]
     for cost in COSTS:
-        shown += [cost, f"{cost}_half_width"]
+        columns += [cost, f"{cost}_half_width"]
     values = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
-    table = table[shown].rename(columns=values)
+    table = table[columns].rename(columns=values)
     fields = {"parties": transports(table)}
     return FigureData(table, study.cells, missing, fields)
 
@@ -204,9 +210,7 @@ def iteration_costs(
     names = points["dataset"].replace(TITLES)
     order = in_order(points["dataset"], TITLES)
     titles = [TITLES.get(name, name) for name in order]
-    printed = {
-        cell["title"]: parse(cell["iteration_ms"]).mean for cell in TABLE3["cells"]
-    }
+    printed = _means("iteration_ms")
     is_printed = (points["network"] == "LAN") & (points["clients"] == 2)
     points = points.assign(
         low=points["value"] - points["half_width"],
@@ -216,7 +220,7 @@ def iteration_costs(
         row=points["clients"],
         x=points["clients"].astype(float),
         hue=points[spec.hue],
-        reported=names.map(printed).where(is_printed),
+        reported=points["dataset"].map(printed).where(is_printed),
     )
     if not len(table):
         missing = not_run_texts([spec.title])
@@ -235,3 +239,28 @@ def iteration_costs(
         missing=missing,
         fields={"parties": how},
     )
+
+
+def _means(column: str) -> pd.Series:
+    """Return a column of Table 3 by data set: printed means, or what stands there."""
+    return CELLS[column].dropna().map(lambda text: parse(text).mean)
+
+
+def parts_and_models(
+    study: Study,
+    spec: FigureSpec,
+) -> FigureData:
+    """Show the parts of an iteration, and the whole beside MohLloyd's model."""
+    data = iteration_costs(study, spec)
+    tables = [data.table]
+    for quantity, columns in MOHLLOYD.items():
+        is_whole = data.table["quantity"] == quantity
+        whole = data.table[is_whole].assign(panel=quantity)
+        two = whole[whole["clients"] == 2]
+        printed = two["dataset"].map(_means(quantity))
+        tables.append(whole.assign(hue="measured", reported=printed))
+        unknown = dict.fromkeys(["low", "high", "half_width", "reported"], np.nan)
+        for hue, column in columns.items():
+            values = two["dataset"].map(_means(column))
+            tables.append(two.assign(hue=hue, value=values, **unknown))
+    return replace(data, table=pd.concat(tables, ignore_index=True))

@@ -83,13 +83,13 @@ def _list_hues(
     present: Iterable,
 ) -> list[Json]:
     """List the hues of the legend: those of some record."""
-    shown = {}
+    lines_of = {}
     for hue, style in drawing.styles.items():
         label = style.label or str(hue)
         if label in present:
-            shown[label] = style.line
+            lines_of[label] = style.line
     hues = []
-    for (label, line), (color, _) in zip(shown.items(), cycle(CYCLE), strict=False):
+    for (label, line), (color, _) in zip(lines_of.items(), cycle(CYCLE), strict=False):
         line = forest.in_method_color(line, color)
         color = to_hex(line["color"])
         hues.append({"label": label, "color": color, "dash": line["linestyle"]})

@@ -97,17 +97,17 @@ def curves(panel: Panel) -> Iterator[tuple[Any, dict, pd.DataFrame]]:
         rows = table[table["hue"] == hue]
         rows = rows.sort_values("x", kind="stable")
         level = rows.index.where(rows["x"].isna())
-        parts = rows.groupby(
+        pieces = rows.groupby(
             [*(rows[key] for key in keys), level],
             sort=False,
             dropna=False,
             observed=True,
         )
-        for _, part in parts:
+        for _, piece in pieces:
             line = {"zorder": 10 + order} | style.line
             if variants:
-                line |= variants[part["style"].iloc[0]]
-            yield hue, line, part
+                line |= variants[piece["style"].iloc[0]]
+            yield hue, line, piece
 
 
 def draw(
@@ -261,8 +261,8 @@ def _choose_ticks(
 def _limiting(table: pd.DataFrame) -> np.ndarray:
     """Return the values that set scale and limits: without baselines, if possible."""
     others = table[~table["baseline"]]
-    shown = others if len(others) else table
-    values = shown["value"].to_numpy(dtype=float)
+    limiting = others if len(others) else table
+    values = limiting["value"].to_numpy(dtype=float)
     # A level that is almost exact would stretch a logarithmic axis over many empty
     # decades.
     is_curve = others["x"].notna()
@@ -325,15 +325,15 @@ def fitted(panel: Panel) -> dict[Any, tuple[np.ndarray, np.ndarray]]:
 
     Curves are x and value by hue; baselines have no exponent.
     """
-    found = {}
+    powers = {}
     for hue, style in panel.styles.items():
         rows = panel.table[panel.table["hue"] == hue]
         curve = rows.dropna(subset="x").sort_values("x")
         x = curve["x"].to_numpy(dtype=float)
         value = curve["value"].to_numpy(dtype=float)
         if not style.baseline and x.size > 1 and (value > 0).all():
-            found[hue] = x, value
-    return found
+            powers[hue] = x, value
+    return powers
 
 
 def _write_exponents(

@@ -344,14 +344,14 @@ def log_expm1(exponents: np.ndarray) -> np.ndarray:
 
 @njit(cache=True)
 def _add_points(
-    scaled: np.ndarray,
+    scaled: np.ndarray,  # IN
     sign: int,
     grid: BlockGrid,
     max_squared_norm: int,
-    keys: np.ndarray,
-    rows: np.ndarray,
+    keys: np.ndarray,  # IN
+    rows: np.ndarray,  # IN and OUT
     n_rows: int,
-    counts: np.ndarray,
+    counts: np.ndarray,  # IN and OUT
 ) -> int:
     """Add ``sign`` for each point to the counts of all grid points that cover it.
 
@@ -460,9 +460,9 @@ def _empty_partial_points(n: int) -> PartialPoints:
 
 @njit(cache=True, inline="always")
 def _move_window(
-    point: np.ndarray,
+    point: np.ndarray,  # IN (m,)
     radius: float,
-    window: np.ndarray,
+    window: np.ndarray,  # IN the last point's, OUT this point's
 ) -> bool:
     """Write the lowest block (m,) of a point's window; return whether it changed."""
     moved = False
@@ -475,12 +475,12 @@ def _move_window(
 
 @njit(cache=True, inline="always")
 def _list_prefixes(
-    point: np.ndarray,
-    window: np.ndarray,
+    point: np.ndarray,  # IN (m,)
+    window: np.ndarray,  # IN (m,)
     grid: BlockGrid,
-    axis: PartialPoints,
-    prefixes: PartialPoints,
-    longer: PartialPoints,
+    axis: PartialPoints,  # OUT, overwritten at each step
+    prefixes: PartialPoints,  # OUT, overwritten
+    longer: PartialPoints,  # OUT, overwritten
 ) -> tuple[int, PartialPoints, PartialPoints]:
     """List all but the last coordinate of the grid points that cover a point.
 
@@ -532,11 +532,11 @@ def _list_prefixes(
 
 @njit(cache=True, inline="always")
 def _last_squares(
-    point: np.ndarray,
-    window: np.ndarray,
+    point: np.ndarray,  # IN (m,)
+    window: np.ndarray,  # IN (m,)
     grid: BlockGrid,
-    squares: np.ndarray,
-    min_squares: np.ndarray,
+    squares: np.ndarray,  # OUT (span, 4)
+    min_squares: np.ndarray,  # OUT (span,)
 ) -> None:
     """Fill squares along the last axis (span, 4), and their minima per block."""
     coordinate = point[-1]
@@ -553,7 +553,7 @@ def _last_squares(
 @njit(cache=True)
 def _window_key(
     block: int,
-    window: np.ndarray,
+    window: np.ndarray,  # IN (m,)
     grid: BlockGrid,
 ) -> int:
     """Key of a block by its number in the window."""
@@ -570,7 +570,10 @@ def _window_key(
 
 
 @njit(cache=True)
-def _find(keys: np.ndarray, key: int) -> int:
+def _find(
+    keys: np.ndarray,  # IN, increasing
+    key: int,
+) -> int:
     """Index of a key among increasing ones."""
     index = int(np.searchsorted(keys, key))
     return index if index < len(keys) and keys[index] == key else _ABSENT
@@ -582,7 +585,7 @@ def _mark_outside(
     grid: BlockGrid,
     max_squared_norm: int,
     m: int,
-    counts: np.ndarray,
+    counts: np.ndarray,  # OUT (4**m,), other entries are left as they are
 ) -> None:
     """Mark the grid points of a block that are outside the ball."""
     for position in range(len(counts)):
@@ -600,7 +603,9 @@ def _mark_outside(
 
 
 @njit(cache=True)
-def _tally(counts: np.ndarray) -> np.ndarray:
+def _tally(
+    counts: np.ndarray,  # IN (n_rows, 4**m), int32
+) -> np.ndarray:
     """Numbers of grid points with each positive count: a histogram of the counts."""
     largest = 0
     for count in counts.flat:

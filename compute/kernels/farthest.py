@@ -311,5 +311,7 @@ def _gaps(sq_dists: np.ndarray, n_features: int) -> np.ndarray:
     The bits of a float are in the order of its values. The high ones tell the order of
     magnitude, so that the first digit separates distances far below the largest.
     """
+    # One is added because 0.0 is about a thousand octaves below 1: a digit would be
+    # spent on octaves without points.
     largest = np.array([4.0 * n_features * SCALE**2])
     return (largest + 1).view(np.int64) - (sq_dists + 1).view(np.int64)

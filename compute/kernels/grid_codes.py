@@ -58,9 +58,9 @@ def _digitize_points(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _digitize(
-    rows: np.ndarray,
-    thresholds: np.ndarray,
-    codes: np.ndarray,
+    rows: np.ndarray,  # IN (n, d), float32
+    thresholds: np.ndarray,  # IN, increasing
+    codes: np.ndarray,  # OUT (n, d), unsigned
 ) -> None:
     n_thresholds = len(thresholds)
     lowest = thresholds[0]
@@ -104,8 +104,8 @@ def cell_counts(points: Points, intervals: int) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _count_cells(
-    rows: np.ndarray,
-    weights: np.ndarray,
+    rows: np.ndarray,  # IN (n, d), float32
+    weights: np.ndarray,  # IN (n,), int32, or (0,)
     intervals: int,
 ) -> np.ndarray:
     counts = np.zeros(intervals ** rows.shape[1], np.int64)
@@ -155,10 +155,10 @@ def hyperplane_sides(
 
 @njit(cache=True, nogil=True)
 def histogram(
-    codes: np.ndarray,
-    order: np.ndarray,
-    weights: np.ndarray,
-    counts: np.ndarray,
+    codes: np.ndarray,  # IN (n, d), unsigned
+    order: np.ndarray,  # IN (m,)
+    weights: np.ndarray,  # IN (n,), int32, or (0,)
+    counts: np.ndarray,  # IN and OUT
 ) -> None:
     """Weigh the codes of the points ``order`` by feature: added to (d, n_codes)."""
     for p in range(order.shape[0]):
@@ -169,11 +169,11 @@ def histogram(
 
 @njit(cache=True, nogil=True)
 def stable_partition(
-    codes: np.ndarray,
-    order: np.ndarray,
+    codes: np.ndarray,  # IN
+    order: np.ndarray,  # IN and OUT
     feature: int,
     boundary: int,
-    buffer: np.ndarray,
+    buffer: np.ndarray,  # OUT
 ) -> int:
     """Move points with a code below a boundary to the front; the order is kept.
 

@@ -302,16 +302,16 @@ def _find_positions(codes: np.ndarray, released: np.ndarray) -> np.ndarray:
     # A binary search of several codes at a time: the compiler vectorizes each step.
     for start in range(0, len(codes), TILE):
         tile = codes[start : start + TILE]
-        found = positions[start : start + TILE]
+        places = positions[start : start + TILE]
         size = len(released)
         while size > 1:
             half = np.int32(size // 2)
             for i in range(len(tile)):
                 # Unsigned: indices that are negative would need a test.
-                middle = np.uint32(found[i] + half)
-                found[i] += half if released[middle] <= np.int64(tile[i]) else 0
+                middle = np.uint32(places[i] + half)
+                places[i] += half if released[middle] <= np.int64(tile[i]) else 0
             size -= half
         for i in range(len(tile)):
-            is_released = released[np.uint32(found[i])] == np.int64(tile[i])
-            found[i] = found[i] if is_released else -1
+            is_released = released[np.uint32(places[i])] == np.int64(tile[i])
+            places[i] = places[i] if is_released else -1
     return positions

@@ -96,8 +96,8 @@ def hash_values(
 @njit(cache=True)
 def support_counts(
     key: np.uint64,
-    users: np.ndarray,
-    reports: np.ndarray,
+    users: np.ndarray,  # IN (m,), int64
+    reports: np.ndarray,  # IN (m,), int64
     g: int,
     size: int,
 ) -> np.ndarray:
@@ -148,10 +148,10 @@ def parity_hashes(
 @njit(cache=True)
 def add_spectrum(
     key: np.uint64,
-    users: np.ndarray,
-    reports: np.ndarray,
+    users: np.ndarray,  # IN (m,), int64
+    reports: np.ndarray,  # IN (m,), int64
     bits: int,
-    spectrum: np.ndarray,
+    spectrum: np.ndarray,  # IN and OUT (size,), int64
 ) -> None:
     """Add reports to the Walsh-Hadamard spectrum (size,) of the support counts."""
     mask = np.uint64(len(spectrum) - 1)
@@ -209,10 +209,10 @@ def random_signs(key: Any, user: Any, cell: Any) -> Any:
 @njit(cache=True)
 def add_signed_reports(
     key: np.uint64,
-    users: np.ndarray,
-    reports: np.ndarray,
-    cells: np.ndarray,
-    totals: np.ndarray,
+    users: np.ndarray,  # IN
+    reports: np.ndarray,  # IN
+    cells: np.ndarray,  # IN
+    totals: np.ndarray,  # IN and OUT
 ) -> None:
     """Add each report times its user's sign of each cell to the cell's total.
 

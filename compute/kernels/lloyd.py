@@ -71,6 +71,8 @@ def weighted_lloyd(
                 if cluster_weights[j] > 0:
                     means[j, h] /= cluster_weights[j]
                 else:
+                    # Several empty clusters get one point. Ties go to the first of
+                    # them, so the others get another point in the next iteration.
                     means[j, h] = points[farthest, h]
                 diff = means[j, h] - centers[j, h]
                 center_shift += diff * diff

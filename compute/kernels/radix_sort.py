@@ -69,14 +69,14 @@ def sum_by_key(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.nda
 
 @njit(cache=True, nogil=True)
 def _sort(
-    keys: np.ndarray,
-    order: np.ndarray,
-    next_keys: np.ndarray,
-    next_order: np.ndarray,
+    keys: np.ndarray,  # IN, overwritten
+    order: np.ndarray,  # IN, overwritten
+    next_keys: np.ndarray,  # OUT, like keys
+    next_order: np.ndarray,  # OUT, like order
     n_bits: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    # Least significant digit first. keys and order are overwritten, as are the buffers
-    # next_keys and next_order; either pair may hold the result.
+    # Least significant digit first. The two pairs of arrays change places with every
+    # digit, so either may hold the result.
     n_digits = -(-n_bits // DIGIT_BITS)
     last = (1 << DIGIT_BITS) - 1
     # How often each value of each digit occurs.

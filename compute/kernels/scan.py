@@ -99,7 +99,7 @@ class Buffers(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _prepare_centers(
-    centers: np.ndarray,
+    centers: np.ndarray,  # IN (R, k, d)
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lay out centers (R, k, d), float64, for the scans.
 
@@ -139,15 +139,15 @@ def _prepare_centers(
 
 @njit(cache=True, nogil=True)
 def scan(
-    flat_rows: np.ndarray,
-    squared_norms: np.ndarray,
+    flat_rows: np.ndarray,  # IN
+    squared_norms: np.ndarray,  # IN
     first: int,
     last: int,
-    centers: np.ndarray,
-    limits: np.ndarray,
-    sums: np.ndarray,
-    counts: np.ndarray,
-    labels: np.ndarray,
+    centers: np.ndarray,  # IN
+    limits: np.ndarray,  # IN
+    sums: np.ndarray,  # IN and OUT
+    counts: np.ndarray,  # IN and OUT
+    labels: np.ndarray,  # OUT, or an empty array
 ) -> None:
     """Find the nearest centers of a range of points; sum and count, or label them.
 
@@ -244,6 +244,7 @@ def scan(
                 for b in range(stop - start):
                     labels[r, start + b] = np.int32(nearest[b])
             elif masked:
+                # Masks read whole groups: beyond the block no point has a center.
                 nearest[stop - start : n_groups * GROUP] = n_padded
                 _sum_by_masks(
                     buffers,
@@ -322,7 +323,7 @@ def _make_buffers(d: int, size: int) -> Buffers:
 
 @njit(cache=True, nogil=True)
 def _pad_rows(
-    flat_rows: np.ndarray,
+    flat_rows: np.ndarray,  # IN, returned itself where it is long enough
     start: int,
     size: int,
     d: int,
@@ -345,11 +346,11 @@ def _pad_rows(
 
 @njit(cache=True, nogil=True)
 def _transpose_rows(
-    rows: np.ndarray,
+    rows: np.ndarray,  # IN, flat
     row: int,
     d: int,
     n_groups: int,
-    columns: np.ndarray,
+    columns: np.ndarray,  # OUT, flat
 ) -> None:
     """Transpose the rows of a block to ``columns``, which is written.
 
@@ -383,11 +384,11 @@ def _transpose_rows(
 
 @njit(cache=True, nogil=True, inline="always")
 def _separate(
-    rows: np.ndarray,
+    rows: np.ndarray,  # IN, flat
     row: int,
     d: int,
     n_groups: int,
-    columns: np.ndarray,
+    columns: np.ndarray,  # OUT, flat
 ) -> None:
     """Transpose rows of few features, which fill a small part of a tile."""
     for half in range(2 * n_groups):
@@ -398,7 +399,10 @@ def _separate(
 
 
 @njit(cache=True, nogil=True)
-def _round_norms(squared_norms: np.ndarray, norms: np.ndarray) -> None:
+def _round_norms(
+    squared_norms: np.ndarray,  # IN (b,), float64
+    norms: np.ndarray,  # OUT (size,), float32, 0 from b on
+) -> None:
     for b in range(len(squared_norms)):
         norms[b] = squared_norms[b]
     norms[len(squared_norms) :] = ZERO
@@ -406,14 +410,14 @@ def _round_norms(squared_norms: np.ndarray, norms: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True)
 def _compare_in_float32(
-    buffers: Buffers,
+    buffers: Buffers,  # IN and OUT, see the class
     d: int,
     n_groups: int,
-    tiles: np.ndarray,
-    tile_norms: np.ndarray,
-    tile_limits: np.ndarray,
+    tiles: np.ndarray,  # IN (K * d,)
+    tile_norms: np.ndarray,  # IN (K,)
+    tile_limits: np.ndarray,  # IN (1,) or (K,)
     error_bounds: tuple[Any, Any, Any],
-    rows: np.ndarray,
+    rows: np.ndarray,  # IN, flat, read ahead only
     ahead: int,
 ) -> bool:
     """Nearest center of each point of a block, in float32, and whether it is certain.
@@ -537,7 +541,7 @@ def _second_least(least: Any, second: Any, score: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _store_nearest(
-    buffers: Buffers,
+    buffers: Buffers,  # IN norms, OUT nearest and margins
     b: int,
     least: Any,
     second: Any,
@@ -564,16 +568,18 @@ def _store_nearest(
     nearest = where_less(tolerance, excess, broadcast(left_out), nearest)
     store(buffers.nearest, b, nearest)
     store(buffers.margins, b, margin)
+    # Below the least positive number: zero or negative.
     return any_less(margin, broadcast(TINY))
 
 
 @njit(cache=True, nogil=True)
 def _bound_errors(
     d: int,
-    center_norms: np.ndarray,
+    center_norms: np.ndarray,  # IN (k,), infinite for repeated centers
     left_out: int,
 ) -> tuple[Any, Any, Any]:
     """Coefficients a and b of ``T = a + b |x|^2``, and the index for no center."""
+    # A repeated center has an infinite norm here; its first copy has the true one.
     largest = 0.0
     for center_norm in center_norms:
         if center_norm < np.inf:
@@ -589,13 +595,13 @@ def _bound_errors(
 
 @njit(cache=True, nogil=True)
 def _compare_in_float64(
-    buffers: Buffers,
-    rows: np.ndarray,
+    buffers: Buffers,  # IN margins, OUT nearest
+    rows: np.ndarray,  # IN, flat
     row: int,
-    squared_norms: np.ndarray,
-    centers: np.ndarray,
-    center_norms: np.ndarray,
-    limits: np.ndarray,
+    squared_norms: np.ndarray,  # IN (b,)
+    centers: np.ndarray,  # IN (k, d)
+    center_norms: np.ndarray,  # IN (k,)
+    limits: np.ndarray,  # IN (1,) or (k,)
     left_out: int,
 ) -> None:
     """Find nearest centers again in float64 for points whose margin is not positive."""
@@ -611,9 +617,9 @@ def _compare_in_float64(
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _find_exactly(
-    point: np.ndarray,
-    centers: np.ndarray,
-    center_norms: np.ndarray,
+    point: np.ndarray,  # IN (d,), float32
+    centers: np.ndarray,  # IN (k, d), float64
+    center_norms: np.ndarray,  # IN (k,), float64
 ) -> tuple[int, float]:
     """Nearest center of a point and its score, in float64, which is exact here."""
     nearest = 0
@@ -631,12 +637,12 @@ def _find_exactly(
 
 @njit(cache=True, nogil=True)
 def _sum_by_masks(
-    buffers: Buffers,
+    buffers: Buffers,  # IN columns and nearest
     d: int,
     n_groups: int,
     n_padded: int,
-    sums: np.ndarray,
-    counts: np.ndarray,
+    sums: np.ndarray,  # IN and OUT (K * d * LANES,), int32
+    counts: np.ndarray,  # IN and OUT (K + 1,) or longer, int32
 ) -> None:
     """Add the points of each center in registers, :data:`TILE` centers at a time.
 
@@ -703,12 +709,12 @@ def _add_where(
 
 @njit(cache=True, nogil=True)
 def _sum_by_points(
-    rows: np.ndarray,
+    rows: np.ndarray,  # IN, flat
     row: int,
     d: int,
-    nearest: np.ndarray,
-    sums: np.ndarray,
-    counts: np.ndarray,
+    nearest: np.ndarray,  # IN (b,), float32
+    sums: np.ndarray,  # IN and OUT, (K + 1) padded rows, int32
+    counts: np.ndarray,  # IN and OUT (K + 1,) or longer, int32
 ) -> None:
     """Add point after point to its center's sum, in whole registers of features."""
     # Beyond the last feature a register holds the next row: those sums are never read.
@@ -722,11 +728,11 @@ def _sum_by_points(
 
 @njit(cache=True, nogil=True)
 def _add_small(
-    small: np.ndarray,
+    small: np.ndarray,  # IN, flat, int32
     row_stride: int,
     stride: int,
     n_lanes: int,
-    totals: np.ndarray,
+    totals: np.ndarray,  # IN and OUT (k, d), int64
 ) -> None:
     """Add 32-bit sums, each split over ``n_lanes`` neighbors, to totals (k, d)."""
     for j in range(totals.shape[0]):

@@ -202,9 +202,9 @@ def place_spheres(
 
 @njit(cache=True)
 def _place(
-    candidates: np.ndarray,
+    candidates: np.ndarray,  # IN
     radius: float,
-    centers: np.ndarray,
+    centers: np.ndarray,  # IN and OUT, placed from n_placed on
     n_placed: int,
     n_rejected: int,
 ) -> tuple[int, int, int]:
@@ -238,7 +238,7 @@ def _place(
 
 @njit(cache=True)
 def _is_clear(
-    centers: np.ndarray,
+    centers: np.ndarray,  # IN (k, d), rows beyond the candidate are not read
     candidate: int,
     min_sq_dist: float,
 ) -> bool:
@@ -255,12 +255,12 @@ def _is_clear(
 
 @njit(cache=True, nogil=True)
 def exponential_race(
-    rows: np.ndarray,
-    arrival_times: np.ndarray,
-    ids: np.ndarray,
-    seeds: np.ndarray,
+    rows: np.ndarray,  # IN
+    arrival_times: np.ndarray,  # IN
+    ids: np.ndarray,  # IN
+    seeds: np.ndarray,  # IN below first, OUT from there
     first: int,
-    sizes: np.ndarray,
+    sizes: np.ndarray,  # OUT
 ) -> int:
     """Choose seeds from step ``first`` on; count the points of each.
 
@@ -315,9 +315,9 @@ def exponential_race(
 
 @njit(cache=True, nogil=True)
 def _first_arrival(
-    arrival_times: np.ndarray,
-    rates: np.ndarray,
-    ids: np.ndarray,
+    arrival_times: np.ndarray,  # IN (n,), of one step
+    rates: np.ndarray,  # IN (n,)
+    ids: np.ndarray,  # IN (n,)
     equal_rates: bool,
 ) -> int:
     """Index of the first arrival at a positive rate, -1 if there is none."""

@@ -121,7 +121,10 @@ class Projection:
 
 
 @njit(cache=True)
-def nearest_labels(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
+def nearest_labels(
+    projected: np.ndarray,  # IN (n, m)
+    centers: np.ndarray,  # IN (k, m)
+) -> np.ndarray:
     """Center (k, m) nearest to each projected point (n, m), ties to the first.
 
     Examples

@@ -153,6 +153,8 @@ def load_strided(
     stride: Any,
 ) -> Any:
     """Elements of a float32 array ``stride`` apart, a compile-time constant."""
+    # A shuffle has its positions in the instruction, so that the stride must be known
+    # to the compiler.
     n_elements = LANES * stride.literal_value
 
     def generate(
@@ -226,6 +228,7 @@ def multiply_add(
     c: Any,
 ) -> Any:
     """``a * b + c``, rounded once."""
+    # The intrinsic, because the error bound of the scan counts one rounding for both.
     name = f"llvm.fma.v{LANES}f32"
     function_type = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
     function = get_or_insert_function(builder.module, function_type, name)
@@ -251,6 +254,7 @@ def _compare(
     b: Any,
 ) -> Any:
     """Bits of a comparison, one per lane."""
+    # Ordered: false in a lane with NaN.
     lanes = builder.fcmp_ordered(relation, a, b)
     return builder.bitcast(lanes, ir.IntType(LANES))
 

@@ -273,6 +273,7 @@ class StreamedPoints:
 
     def with_bounds(self, lower: np.ndarray, upper: np.ndarray) -> Self:
         """Quantize rows in other bounds, (d,) each, before anything is mapped."""
+        # A partial of a partial: the later bounds replace those of ``quantize``.
         quantize: Any = self.to_points
         to_points = partial(quantize, lower=lower, upper=upper)
         return replace(cast("Any", self), to_points=to_points)
@@ -410,6 +411,7 @@ class Blocks(StreamedPoints):
     def _read(self) -> Iterator[tuple[Any, int]]:
         """Read all rows once, each block with the number of its first row."""
         blocks = self.rows.blocks()
+        # Ids are read in the same pass as the rows, so that neither is kept for all n.
         if isinstance(self.weights, Persons):
             blocks = cast("RowBlocks", self.rows).identified_blocks()
         start = 0
@@ -423,9 +425,9 @@ class Blocks(StreamedPoints):
             return self.to_points(block)
         rows = slice(start, start + len(block))
         if isinstance(self.weights, Persons):
-            given = self.weights.row_units
-            given = None if given is None else given[rows]
-            weights = self.weights.weigh(block.ids, given)
+            row_units = self.weights.row_units
+            row_units = None if row_units is None else row_units[rows]
+            weights = self.weights.weigh(block.ids, row_units)
             return self.to_points(WeightedBlock(block.rows, weights))
         weights = self.weights._replace(units=self.weights.units[rows])
         return self.to_points(WeightedBlock(block, weights))

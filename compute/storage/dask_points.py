@@ -82,6 +82,7 @@ class DaskPoints(StreamedPoints):
     ) -> "DaskPoints":
         """Chunks of rows in a box; see :meth:`Points.quantize`."""
         n, d = array.shape
+        # A task needs whole rows: norms and distances run over all columns.
         wide = array.rechunk({1: -1})
         chunks = wide.to_delayed().ravel().tolist()
         to_points = partial(
@@ -127,6 +128,8 @@ class DaskPoints(StreamedPoints):
             to_points=self.to_points,
             function=function,
         )
+        # Keys of tasks are random: keys of a pure function hash its arguments, and with
+        # them the weights of every chunk.
         task = delayed(compute_chunk, pure=False)
         results = list(map(task, self.chunks, self._divide_weights()))
         totals, n_rows = _reduce(results, combine)
@@ -148,9 +151,9 @@ class DaskPoints(StreamedPoints):
 
         from dask.delayed import delayed
 
-        given: list[Any] = [None] * len(self.ids)
+        units_of_rows: list[Any] = [None] * len(self.ids)
         if self.weights.row_units is not None:
-            given = np.split(self.weights.row_units, ends)
+            units_of_rows = np.split(self.weights.row_units, ends)
         # A task of its own: each worker gets the persons once.
         persons = delayed(
             replace(self.weights, row_units=None),
@@ -158,7 +161,7 @@ class DaskPoints(StreamedPoints):
             pure=False,
         )
         weigh = delayed(Persons.weigh, pure=False)
-        return list(map(weigh, repeat(persons), self.ids, given))
+        return list(map(weigh, repeat(persons), self.ids, units_of_rows))
 
     def persist(self) -> "DaskPoints":
         """These chunks: they stay where they are and are read again in every pass."""

@@ -42,9 +42,10 @@ from pkm.scalars import is_integer, is_number
 SUFFIX = ".grid"
 MAGIC = b"PKMGRID1"
 VERSION = 1
-PAGE = 4096
+PAGE = 4096  # bytes
 LENGTH_BYTES = 8
-DIGITS = 32  # bytes reserved for a bound with its comma
+#: Bytes reserved for a bound with its comma and blank: no float64 has more than 24.
+DIGITS = 32
 ROWS_TYPE = np.dtype("<f4")
 REMAINDERS_TYPE = np.dtype("<i2")
 
@@ -156,6 +157,7 @@ class GridFile:
             mapped_blocks(remainders, size, unwritten=True, read_pages=False),
         )
         yield from blocks if self.is_verified else self._verify(blocks)
+        # Once more: a change during the pass may have mixed old and new points.
         self.check_unchanged()
 
     def to_blocks(self) -> Blocks:
@@ -179,8 +181,8 @@ class GridFile:
         rows, remainders = map(np.asarray, self._map_arrays())
         squared_norms = np.empty(len(rows))
         slices = make_slices(len(rows), self._block_size)
-        for part, block in zip(slices, self.blocks(), strict=True):
-            squared_norms[part] = _to_points(block).squared_norms
+        for rows_of_block, block in zip(slices, self.blocks(), strict=True):
+            squared_norms[rows_of_block] = _to_points(block).squared_norms
         return Points(rows, squared_norms, remainders, self.header.n_null)
 
     def to_data_units(self) -> RowBlocks:
@@ -219,6 +221,7 @@ class GridFile:
             hashes[0].update(block.rows.data)
             hashes[1].update(block.remainders.data)
             yield block
+        # Only a complete pass comes here; a shorter one leaves the file unverified.
         if _join(hashes) != self.header.checksum:
             raise ValueError(
                 f"{self.path} is damaged: its checksum differs; pack it again"
@@ -261,6 +264,7 @@ def open_grid(path: str | PathLike[str] | GridFile) -> GridFile:
     with open(name, "rb") as stream:
         stamp = read_stamp(stream.fileno())
         magic = stream.read(len(MAGIC))
+        # A length beyond the size of the file is not read: it may exceed all memory.
         length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
         if magic != MAGIC or length > stamp[0]:
             raise ValueError(f"path={name!r} is no grid file: write one with pkm pack")
@@ -312,6 +316,7 @@ def _find_damage(text: bytes) -> str:
         return "a damaged header"
     if not isinstance(content, dict):
         return "a damaged header"
+    # The version comes first: files of another one may have other fields.
     version = content.get("version")
     scale = content.get("scale")
     if version != VERSION or scale != SCALE:
@@ -393,7 +398,8 @@ def pack(
         raise OSError(
             f"{path} needs {needed:,} bytes, and {room:,} are free on its disk"
         )
-    # Points are private: the owner alone can read the file.
+    # Points are private: the owner alone can read the file. It lies beside the final
+    # one, because a file is replaced atomically within one file system only.
     descriptor, temporary_name = tempfile.mkstemp(
         ".tmp", f".{path.name}.", path.absolute().parent
     )
@@ -472,6 +478,7 @@ def _join(hashes: list) -> str:
 
 def _check_rows(rows: np.ndarray) -> None:
     """Refuse coordinates of a damaged file: sums of them would not be bounded."""
+    # NaN is not within the scale either.
     if not (np.abs(rows) <= SCALE).all():
         raise ValueError(
             "a grid file is damaged: it has points outside the domain; pack it again"

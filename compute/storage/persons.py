@@ -393,7 +393,7 @@ def _look_up(
     if n == 0:
         return units
     positions = np.empty(BATCH_HASHES, np.int64)
-    found = np.empty(BATCH_HASHES, Word)
+    candidates = np.empty(BATCH_HASHES, Word)
     for start in range(0, len(wanted), BATCH_HASHES):
         batch = wanted[start : start + BATCH_HASHES]
         # Without branches, so that the processor waits for many reads at once.
@@ -402,16 +402,16 @@ def _look_up(
             drift = packed[expected] >> WEIGHT_BITS
             position = min(expected + drift, n - 1)
             positions[b] = position
-            found[b] = hashes[position]
+            candidates[b] = hashes[position]
         for b in range(len(batch)):
             position = positions[b]
             # Where a drift is cut off, the search begins at another hash.
-            while position > 0 and found[b] > batch[b]:
+            while position > 0 and candidates[b] > batch[b]:
                 position -= 1
-                found[b] = hashes[position]
-            while position < n - 1 and found[b] < batch[b]:
+                candidates[b] = hashes[position]
+            while position < n - 1 and candidates[b] < batch[b]:
                 position += 1
-                found[b] = hashes[position]
-            if found[b] == batch[b]:
+                candidates[b] = hashes[position]
+            if candidates[b] == batch[b]:
                 units[start + b] = packed[position] & MAX_WEIGHT
     return units

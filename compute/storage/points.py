@@ -506,18 +506,18 @@ def coordinate(
 # others.
 @njit(cache=True, nogil=True, error_model="numpy")
 def _requantize(
-    values: np.ndarray,
-    remainders: np.ndarray,
+    values: np.ndarray,  # IN, flat, float32
+    remainders: np.ndarray,  # IN, flat, int16, or (0,)
     d: int,
-    centers: np.ndarray,
+    centers: np.ndarray,  # IN, of a tile
     half_width: float,
     softness: float,
     linear_part: float,
     by_norm: bool,
-    new_values: np.ndarray,
+    new_values: np.ndarray,  # OUT, like values
 ) -> None:
     # Several points at a time, as one flat array of values. Slices: the compiler
-    # vectorizes loops from zero. OUT: new_values.
+    # vectorizes loops from zero.
     positions = np.empty(len(centers))
     for start in range(0, len(values), len(centers)):
         tile = values[start : start + len(centers)]
@@ -647,9 +647,9 @@ def _quantize_rows(
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _copy_rows(
-    points: np.ndarray,
-    rows: np.ndarray,
-    squared_norms: np.ndarray,
+    points: np.ndarray,  # IN (n, d), int64
+    rows: np.ndarray,  # OUT (n, d), float32
+    squared_norms: np.ndarray,  # OUT (n,), float64
 ) -> bool:
     """Fill rows and squared norms; return whether all points lie in the domain."""
     signs = 0
@@ -682,11 +682,11 @@ def square_norms(rows: np.ndarray) -> np.ndarray:
 # vectorization.
 @njit(cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy")
 def _snap_values(
-    values: np.ndarray,
-    centers: np.ndarray,
-    half_widths: np.ndarray,
-    snapped_values: np.ndarray,
-    remainders: np.ndarray | None,
+    values: np.ndarray,  # IN, flat
+    centers: np.ndarray,  # IN, of a tile
+    half_widths: np.ndarray,  # IN, of a tile
+    snapped_values: np.ndarray,  # OUT, flat, float32
+    remainders: np.ndarray | None,  # OUT, flat, int16
 ) -> bool:
     """Quantize values, with the bounds of a tile of them; return if all are inside.
 

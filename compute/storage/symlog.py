@@ -60,6 +60,7 @@ class Symlog:
     def expand(self, positions: np.ndarray) -> np.ndarray:
         """Map positions (m, d) in the grid's half-widths back, the inverse."""
         positions = positions / self.linear_part
+        # Clipping has no inverse: lengths beyond 1 stay at 1.
         if self.softness == 0:
             return positions
         images = self._lengths(positions)

@@ -112,7 +112,7 @@ def run(names: Sequence[str], options: dict[str, str]) -> None:
     if "/" in name:
         spec = find_figure(name)
         if out.suffix not in SUFFIXES:
-            out = out / f"{_file_name(spec)}.png"
+            out = out / f"{spec.file_name}.png"
         rows = read_rows(options | {"paper": spec.paper})
         drawn = figure(name, rows, style=style, width=width)
         picture = plot.save(drawn, out.suffix[1:])
@@ -133,10 +133,6 @@ def run(names: Sequence[str], options: dict[str, str]) -> None:
                 _write(study, spec, style if spec.in_paper else "bench", out)
 
 
-def _file_name(spec: FigureSpec) -> str:
-    return f"{spec.paper}-{spec.name.replace('_', '-')}"
-
-
 def _write(
     study: Study,
     spec: FigureSpec,
@@ -146,7 +142,7 @@ def _write(
     """Write the picture of a figure, or the table of one without."""
     spec = spec.in_style(style)
     result = draw(study, spec)
-    path = folder / _file_name(spec)
+    path = folder / spec.file_name
     if result.drawing is not None:
         path = path.with_suffix(".png")
         drawn = plot.plot(result.drawing, style)

@@ -30,7 +30,22 @@ N_SHELLS = 24  # down to a 3,000th of the domain
 
 
 class DataMean(PrivateKMeans):
-    """The exact mean of the points as the only center; ``n_clusters`` has no effect."""
+    """The exact mean of the points as the only center.
+
+    Parameters
+    ----------
+    n_clusters : int, default=1
+        Accepted and without effect.
+    bounds, clip, random_state, missing
+        As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, secure, adjacency
+        For private methods: leave them out.
+
+    See Also
+    --------
+    NoisyMean : Private, with packed centers about the mean.
+    PackingCenters : Centers that ignore the data.
+    """
 
     label = "data mean as only center"
     color = "#8c8c8c"
@@ -62,11 +77,17 @@ class NoisyMean(PrivateKMeans):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6; not spent if the noise is Laplace noise.
     spread_share : float, default=0.2
-        Share of the budget for the median distance of records to the released mean,
-        from noisy counts of shells. The other centers are packed into the ball of that
-        radius about the mean. With 0 the mean is the only center.
-    bounds, clip, random_state, secure
+        Share of the budget, in [0, 1), for the median distance of records to the
+        released mean, from noisy counts of shells. The other centers are packed into
+        the ball of that radius about the mean. With 0 the mean is the only center.
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    DataMean : The exact mean, without privacy.
+    PackingCenters : Centers that ignore the data.
+    LocalMean : The mean without a trusted curator.
 
     Notes
     -----
@@ -166,9 +187,19 @@ class PackingCenters(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     radius_search : {"halving", "bisection"}, default="bisection"
-    bounds, clip, random_state
+        Search for the largest radius of spheres that can be packed into the domain:
+        the first of 1, 1/2, 1/4, ... half-widths, or nearly the largest one.
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, secure, adjacency
+        For private methods: leave them out.
+
+    See Also
+    --------
+    FastLloyd : Starts from these centers.
+    NoisyMean : Packs the centers about a private mean.
     """
 
     label = "packing centers, no data"

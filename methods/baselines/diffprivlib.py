@@ -29,10 +29,20 @@ class DiffprivlibKMeans(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Epsilon of the library, whose guarantee is its own claim.
-    bounds, clip, random_state
+    variant : {"published"}, default="published"
+        The library as it is; there is no sound variant.
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, secure, adjacency
+        For private methods: leave them out.
+
+    See Also
+    --------
+    DPLloyd : The same algorithm through a curator, with a ledger.
+    ProgramKMeans : Any other program outside of this process.
 
     Notes
     -----

@@ -17,10 +17,18 @@ class KMeansPlusPlus(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     n_init : int, default=1
         Number of starts, of which the best is kept.
-    bounds, clip, random_state
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, secure, adjacency
+        For private methods: leave them out.
+
+    See Also
+    --------
+    Lloyd : Starts from packed spheres, as the private variants do.
+    KMedian : For sums of distances in place of squares.
     """
 
     label = "k-means++, non-private"

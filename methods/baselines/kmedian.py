@@ -21,10 +21,18 @@ class KMedian(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     n_init : int, default=1
         Number of starts, of which the best is kept.
-    bounds, clip, random_state
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, secure, adjacency
+        For private methods: leave them out.
+
+    See Also
+    --------
+    KMeansPlusPlus : For sums of squared distances.
+    DistDP : Private, with ``p=1``.
     """
 
     label = "k-median, non-private"

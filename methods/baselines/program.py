@@ -44,20 +44,29 @@ class ProgramKMeans(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
-    delta : float, default="auto"
-        Both are requested of the program, whose guarantee is its own claim. "auto" is
-        1e-6.
-    command : sequence of str
-        The words of the command. A word that is the name of a file in a folder of
-        ``--config-dir`` stands for that file. ``python3`` is this interpreter's.
+        Requested of the program, whose guarantee is its own claim.
+    delta : float or "auto", default="auto"
+        Requested as well; ``auto`` is 1e-6.
+    command : sequence of str, default=()
+        The words of the command, one or more. A word that is the name of a file in a
+        folder of ``--config-dir`` stands for that file. ``python3`` is this
+        interpreter's.
     time_limit : float, default=3600.0
-        Seconds that the program may take.
+        Seconds that the program may take; positive.
     digest : str, optional
         SHA-256 of those files: results of changed files are other results. A sweep
         fills it in.
-    bounds, clip, random_state
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, secure, adjacency
+        For private methods: leave them out.
+
+    See Also
+    --------
+    PrivateKMeans : Base class of methods that a curator checks and charges.
+    DiffprivlibKMeans : A library in a process of its own.
 
     Notes
     -----
@@ -106,11 +115,11 @@ class ProgramKMeans(PrivateKMeans):
                 "on PATH, or with a file of --config-dir"
             )
         # The files may have changed since a sweep was planned.
-        found = self.identify(self.parameters)["digest"]
-        if self.digest not in (None, found):
+        digest = self.identify(self.parameters)["digest"]
+        if self.digest not in (None, digest):
             raise ValueError(
                 f"digest={self.digest!r} must be that of the files of "
-                f"command={words!r}, {found!r}: leave it out"
+                f"command={words!r}, {digest!r}: leave it out"
             )
 
     def cluster(self, curator: Curator) -> tuple[list[np.ndarray], int, dict]:
@@ -223,7 +232,7 @@ def run_program(
                 raise RuntimeError(f"{name} is missing: a program must write it")
         claim = read_claim(folder / CLAIM, epsilon, delta)
         centers = read_centers(folder / CENTERS, request, points.shape[1])
-    return [snap_centers(found * SCALE) for found in centers], 1, claim
+    return [snap_centers(positions * SCALE) for positions in centers], 1, claim
 
 
 def write_points(points: np.ndarray, path: Path) -> None:
@@ -314,17 +323,17 @@ def read_centers(
 
     # A null is NaN from here on.
     replicates = table["replicate"].to_numpy()
-    positions = np.column_stack([table[name].to_numpy() for name in columns])
-    if not np.isfinite(positions).all():
+    rows = np.column_stack([table[name].to_numpy() for name in columns])
+    if not np.isfinite(rows).all():
         raise RuntimeError(f"{CENTERS} has a coordinate that is not finite")
     centers = [
-        positions[replicates == replicate] for replicate in range(len(request["seeds"]))
+        rows[replicates == replicate] for replicate in range(len(request["seeds"]))
     ]
     k = request["n_clusters"]
-    counts = [len(found) for found in centers]
-    if sum(counts) != len(positions) or not all(1 <= count <= k for count in counts):
+    counts = [len(positions) for positions in centers]
+    if sum(counts) != len(rows) or not all(1 <= count <= k for count in counts):
         raise RuntimeError(
             f"{CENTERS} has {counts} centers of replicates 0 to {len(counts) - 1}, "
-            f"{len(positions)} in all: each must have 1 to n_clusters={k}"
+            f"{len(rows)} in all: each must have 1 to n_clusters={k}"
         )
     return centers

@@ -61,6 +61,7 @@ class PublicDataMethod(PrivateKMeans):
                 f"public_data of {width} features must have the {n_features} of the "
                 "points: give the same columns in the same order"
             )
+        # Without bounds the domain is not known yet.
         if self.clip or self.bounds is None:
             return
         lower, upper = resolve_bounds(self, n_features) or (-np.inf, np.inf)
@@ -104,12 +105,20 @@ class PublicKMeans(PublicDataMethod):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     public_data : ndarray of shape (m, d), optional
         As for :class:`FedDPKMeans`.
     n_init : int, default=10
         Number of starts, of which the best is kept.
-    bounds, clip, random_state
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, secure, adjacency
+        For private methods: leave them out.
+
+    See Also
+    --------
+    FedDPKMeans : Private records choose among the public points.
+    PackingCenters : Needs no points at all.
 
     Examples
     --------

@@ -84,11 +84,12 @@ class PublishedSchedule(Schedule):
 
 
 class DistDP(SoundDistDP):
-    """Clustering under distance-based privacy.
+    """k-means or k-median under distance-based privacy: records may move by rho.
 
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, for neighbors that differ by the move of one point by at most rho.
     delta : float or "auto", default="auto"
@@ -103,7 +104,7 @@ class DistDP(SoundDistDP):
         ``published`` is Algorithms 1 and 2 with the constants of Appendix E, each step
         with a third of the budget. ``sound`` groups true points by their released
         positions, so that a move changes one sum by rho and nothing else. If the noise
-        on points is too large for that, it releases counts at the nodes of a grid,
+        on points is too large for that, it releases other counts: nodes of a grid,
         cells of quadtrees, or a tree of hyperplanes. The choice is public
         (:class:`pkm.methods.distance.sound.SoundSchedule`).
     calibration : {"classical", "analytic"}, default="classical"
@@ -128,8 +129,8 @@ class DistDP(SoundDistDP):
         threshold, or for all regions, because their centers are public. Regions whose
         size is at most 0 are dropped.
     size_share : float, default=0.5
-        ``published`` with ``regions="true"``: share of the last third of the budget for
-        the sizes; the rest is for the semi-coresets.
+        ``published`` with ``regions="true"``: share, in (0, 1), of the last third of
+        the budget for the sizes. The rest is for the semi-coresets.
     fine_counts : {"joint", "split"}, default="joint"
         ``published``: all histograms of fine cells as one release, or each at an even
         share of their third of the budget.
@@ -137,21 +138,37 @@ class DistDP(SoundDistDP):
         ``published``: number of clusters that sets the smallest cells of the
         semi-coresets' trees; ``auto`` is k.
     quadtrees : int, default=5
+        Number of quadtrees with random shifts, from 1 to 64.
     coarse, finest : int, default=5 and 10
         The paper's L1 and L2. Levels 0 .. coarse are counted on noised points, levels
         coarse + 1 .. finest on true points (``published``) or on noised points too
-        (``sound``). Level l has cells of side 8 / 2^l half-widths.
+        (``sound``). Level l has cells of side 8 / 2^l half-widths. ``finest`` is at
+        most 18 and above ``coarse``.
     cells : int or "auto", default="auto"
         Number of cells with the largest counts, of each level of each tree, whose
         centers are crude centers; ``auto`` is 4 k.
     depth : int, default=20
-        Maximum number of levels of a tree of hyperplanes.
+        Maximum number of levels of a tree of hyperplanes, from 1 to 60.
     points_share : float, default=0.9
-        ``sound``: share of mu^2 for the noised points; the rest goes to the sums.
+        ``sound``: share of mu^2, in (0, 1), for the noised points; the rest goes to the
+        sums.
     n_init : int, default=1
-        Starts of the final clustering.
-    bounds, clip, random_state, secure
+        Starts of the final clustering; they cost no privacy.
+    bounds, clip, random_state, secure, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, adjacency
+        For methods under zero-out adjacency: leave them out.
+
+    See Also
+    --------
+    NoisedPoints : The paper's baseline: noised points, and no other release.
+    KMedian : The reference without privacy, for ``p=1``.
+    SynopsisKMeans : Protects the presence of a record, not moves by rho.
+
+    References
+    ----------
+    Epasto, A., Mirrokni, V., Narayanan, S. and Zhong, P. (2023). k-means clustering
+    with distance-based privacy. NeurIPS.
 
     Examples
     --------

@@ -8,7 +8,7 @@ import numpy as np
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.baselines.kmedian import weighted_kmedian
 from pkm.methods.constraints import NONE, Integer, OneOf, Real
-from pkm.methods.contract import SOUND_DELTA
+from pkm.methods.deltas import SOUND_DELTA
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Budget, Charge, PrivacyClaim, gaussian_mu, snap_centers
@@ -109,6 +109,7 @@ class NoisedPoints(RhoBoundedMethod):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon, delta, rho, p, n_init, secure
         As for :class:`pkm.methods.DistDP`.
     calibration : {"classical", "analytic"}, default="classical"
@@ -117,8 +118,20 @@ class NoisedPoints(RhoBoundedMethod):
         Coordinates of noised points are clipped to [-project, project], in half-widths,
         as in Appendix E for the paper's main method; None does not clip. Centers are
         clipped to the domain.
-    bounds, clip, random_state
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, adjacency
+        For methods under zero-out adjacency: leave them out.
+
+    See Also
+    --------
+    DistDP : The paper's method, with counts or sums of the true points.
+    NoisedReports : Noise at the users, which protects any move.
+
+    References
+    ----------
+    Epasto, A., Mirrokni, V., Narayanan, S. and Zhong, P. (2023). k-means clustering
+    with distance-based privacy. NeurIPS.
     """
 
     label = "dist-DP random points"

@@ -63,11 +63,12 @@ MAX_SWAPS = 20
 
 
 class Balcan(PrivateKMeans):
-    """Cubes, local search, recovery.
+    """Private local search among cubes in a projection, then noisy means.
 
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency. Mu squared is divided as 2/3 for cubes, 1/12 for the
         search, 1/4 for the recovery.
@@ -82,18 +83,29 @@ class Balcan(PrivateKMeans):
     shifts : int, default=2
         Number of shifted grids.
     depth : int, default=6
-        Levels of cubes; the largest have the radius of the ball as side.
+        Levels of cubes, from 1 to 12; the largest have the radius of the ball as side.
     search_rounds : int or "auto", default="auto"
         Swaps of the local search; ``auto`` is k, at most 20.
     moves : {"all", "round_robin"}, default="all"
-        Swaps that the local search draws from.
-    bounds, clip, random_state, secure
+        Swaps that the local search draws from: of any center, or of the centers in
+        turn.
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    KaplanStemmer : Hashing in place of cubes, and averages in all features.
+    EMMC : Candidates by a maximum cover, then k-means on them.
 
     Notes
     -----
     If fewer than k cubes are large enough, the centers of packed spheres, which ignore
     the data, complete the candidates.
+
+    References
+    ----------
+    Balcan, M.-F., Dick, T., Liang, Y., Mou, W. and Zhang, H. (2017). Differentially
+    private clustering in high-dimensional Euclidean spaces. ICML, 322-331.
 
     Examples
     --------

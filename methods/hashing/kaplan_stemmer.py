@@ -232,6 +232,7 @@ class KaplanStemmer(CoresetMethod):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency.
     delta : float or "auto", default="auto"
@@ -246,7 +247,7 @@ class KaplanStemmer(CoresetMethod):
         Maximum number of rounds. The first one hashes all points, and later ones those
         farthest from the candidates so far.
     keep : float, default=0.5
-        Fraction of the points that the next round hashes.
+        Fraction of the points, in (0, 1), that the next round hashes.
     select : {"counts", "local_search"}, default="counts"
         ``counts`` clusters the candidates weighted by the noisy numbers of points
         nearest to them; ``local_search`` is the paper's choice by the exponential
@@ -254,7 +255,8 @@ class KaplanStemmer(CoresetMethod):
     search_rounds : int, default=20
         Swaps of the local search.
     moves : {"all", "round_robin"}, default="all"
-        Swaps that the local search draws from.
+        Swaps that the local search draws from: of any center, or of the centers in
+        turn.
     lloyd_steps : int, default=1
         Number of noisy Lloyd steps at the end. With 0, the other releases have their
         share of the budget.
@@ -272,16 +274,23 @@ class KaplanStemmer(CoresetMethod):
         More than 50 clusters add a quarter of it; up to three features take 1/4 and
         1/8. Widths that are given also set the radii of averages and of Lloyd steps.
     repetitions : int or "auto", default="auto"
-        Hashes per width and round.
+        Hashes per width and round. ``auto`` is 2, or 1 where thresholds would be too
+        large; see Notes.
     projections : int, default=4
         Projections of a hash; at most d are used.
-    bounds, clip, random_state, secure
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
 
     Raises
     ------
     ValueError
         If the budget is too small; see Notes.
+
+    See Also
+    --------
+    KaplanStemmerLocal : Needs no trusted curator.
+    SynopsisKMeans : The same hashing with a zoom and six Lloyd steps.
+    Balcan : Cubes in a projection in place of hashing.
 
     Notes
     -----
@@ -290,6 +299,11 @@ class KaplanStemmer(CoresetMethod):
     n even for a single hash, no bucket can exceed it. Centers then come from packed
     spheres, which ignore the data, and from the Lloyd steps. Candidates, a coreset, or
     a schedule that the parameters fix are refused.
+
+    References
+    ----------
+    Kaplan, H. and Stemmer, U. (2018). Differentially private k-means with constant
+    multiplicative error. NeurIPS.
 
     Examples
     --------
@@ -425,7 +439,7 @@ class KaplanStemmer(CoresetMethod):
             for hashes in self._list_hashes(n_features, in_ball)
         ]
         cluster_size = n_points / (3 * self.n_clusters)
-        passing = [each for each in schedules if each.threshold <= cluster_size]
+        passing = [plan for plan in schedules if plan.threshold <= cluster_size]
         schedule = (passing or schedules[-1:])[0]
         if self.widths != "auto" or n_features <= FEW_FEATURES:
             return schedule

@@ -111,6 +111,7 @@ def private_local_search(
 
     # Start from k random candidates; indices of the candidates.
     current = generator.permutation(len(candidates))[:k]
+    # All visited sets are kept, because a noisy swap may raise the inertia.
     visited = [current]
     for step in range(n_swaps):
         # Draw a swap of a center (slot) for a candidate, by the inertia after it.

@@ -15,7 +15,7 @@ import numpy as np
 from pkm.compute import DIRECTION_SCALE
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import Integer, Real
-from pkm.methods.contract import inverse_n_root_n
+from pkm.methods.deltas import inverse_n_root_n
 from pkm.methods.schedule import Schedule, counting_noise, plan_release
 from pkm.methods.trees.splitting import Node, count_children, count_root, find_origin
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -42,11 +42,12 @@ SPLIT_RATIO = 3  # smallest size of a cell that is split, over that of a child
 
 
 class LSHSplits(PrivateKMeans):
-    """Coreset by sign-hash trees, then k-means.
+    """k-means on a private coreset from a tree of random hyperplanes.
 
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency.
     delta : float or "auto", default="auto"
@@ -58,19 +59,32 @@ class LSHSplits(PrivateKMeans):
         ledger's total is the budget, and the public number of points. Its mean is about
         the domain's midpoint, and its radius reaches the farthest corner.
     centering_share : float, default=0.1
-        Share of the budget for the private mean, which the hyperplanes pass through.
+        Share of the budget, in (0, 1), for the private mean, which the hyperplanes pass
+        through.
     depth : int, default=20
-        Maximum number of levels of the tree. The counts of all levels are charged.
+        Maximum number of levels of the tree, from 1 to 60. The counts of all levels are
+        charged.
     n_init : int, default=1
-        Starts of the k-means on the coreset.
-    bounds, clip, random_state, secure
+        Starts of the k-means on the coreset; they cost no privacy.
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`. Where features have different bounds,
         ``published`` takes the cube [-1, 1]^d for the data's units.
+
+    See Also
+    --------
+    KaplanStemmer : Averages of the large buckets of several hashes.
+    DPM : Splits along the features, through sparse regions.
+    SynopsisKMeans : Picks grids or hashing by the number of features.
 
     Notes
     -----
     Noise of counts is Laplace on the grid, and discrete in the library. Normal vectors
     are rounded to multiples of 2**-16, so that the side of every point is exact.
+
+    References
+    ----------
+    Chang, A., Ghazi, B., Kumar, R. and Manurangsi, P. (2021). Locally private k-means
+    in one round. ICML, 1441-1451.
 
     Examples
     --------

@@ -19,11 +19,12 @@ from pkm.privacy import (
 
 
 class DPLloyd(SuLloyd):
-    """DP-Lloyd with Laplace noise.
+    """DP-Lloyd with Laplace noise, as in the library diffprivlib.
 
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Declared total, zero-out adjacency, pure.
     variant : {"published", "sound"}, default="sound"
@@ -35,9 +36,16 @@ class DPLloyd(SuLloyd):
         is :class:`pkm.methods.SuLloyd`, with the right split.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         For ``sound`` only: the published sums cannot leave the domain.
-    initialization, radius_search, n_iterations, missing, bounds, clip, random_state,
-    secure
-        As for :class:`pkm.methods.SuLloyd`.
+    initialization, radius_search, n_iterations, missing
+        As for :class:`pkm.methods.Lloyd`.
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    SuLloyd : What ``sound`` runs.
+    DiffprivlibKMeans : The library itself, as a control without a claim.
+    FastLloyd : Gaussian noise on sums about the centers; needs a delta.
 
     Notes
     -----

@@ -71,6 +71,7 @@ class FedDPKMeans(PublicDataMethod):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     public_data : ndarray of shape (m, d), optional
         Points that need no protection, in the units of the bounds, at least as many as
         clusters. Points outside of the bounds are clipped, or refused with
@@ -85,8 +86,13 @@ class FedDPKMeans(PublicDataMethod):
         ``auto`` is ``n_clusters``.
     n_init : int, default=10
         Starts of the k-means on the public points; they cost no privacy.
-    bounds, clip, random_state, secure
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    PublicKMeans : The public points alone, at no cost of privacy.
+    PEMeans : Candidates that evolve, without public points.
 
     Notes
     -----

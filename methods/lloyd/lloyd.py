@@ -100,6 +100,7 @@ class Lloyd(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     variant : {"published", "sound"}, default="sound"
         Sets the default of ``radius_search``. The center of an empty cluster does not
         move in either, as in the authors' runs without privacy.
@@ -110,6 +111,8 @@ class Lloyd(PrivateKMeans):
         Search for the largest radius of the spheres. ``auto`` is ``halving`` for
         ``published`` and ``bisection`` for ``sound``.
     n_iterations : int or "auto", default="auto"
+        Number of rounds, at least 1. ``auto`` is 7. In private variants it is 2 to 7,
+        by a public rule on n, d, k and the budget.
     missing : {"k-pod"}, optional
         Treatment of missing entries, NaN in rows that have others: the coordinate of
         the center that is nearest by the other entries, so that they do not move it
@@ -117,6 +120,14 @@ class Lloyd(PrivateKMeans):
         share of its other entries. Default: such a row is the null record.
     bounds, clip, random_state
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, secure, adjacency
+        For private methods: leave them out.
+
+    See Also
+    --------
+    KMeansPlusPlus : Starts by k-means++, and runs until the centers settle.
+    FastLloyd : Private, with Gaussian noise on sums about the centers.
+    SuLloyd : Private, with Laplace noise.
 
     Examples
     --------
@@ -266,6 +277,7 @@ class SuLloyd(_PrivateLloyd):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total over all rounds, zero-out adjacency, pure.
     variant : {"published", "sound"}, default="sound"
@@ -275,15 +287,29 @@ class SuLloyd(_PrivateLloyd):
         Treatment of coordinates outside the domain: ``truncate`` clips them to it,
         ``fold`` reflects them at its border (Sec. 5.3.5). ``auto`` is ``none`` for
         ``published`` and ``fold`` for ``sound``.
-    initialization, radius_search, n_iterations, missing, bounds, clip, random_state
+    initialization, radius_search, n_iterations, missing
         As for :class:`Lloyd`.
-    secure
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    GLloyd : The same sums with Gaussian noise; needs a delta.
+    FastLloyd : Sums about the centers, within a radius; needs a delta.
+    QuadtreeKMeans : Pure as well; counts of nested grids, for few features.
 
     Notes
     -----
     Per round epsilon / T is split between sums and counts as d : (4 d rho^2)^(1/3) with
     rho = 0.225.
+
+    References
+    ----------
+    Su, D., Cao, J., Li, N., Bertino, E. and Jin, H. (2016). Differentially private
+    k-means clustering. CODASPY, 26-37.
+
+    Diaa, A., Humphries, T. and Kerschbaum, F. (2025). FastLloyd: federated, accurate,
+    secure, and tunable k-means clustering with differential privacy. USENIX Security.
     """
 
     label = "SuLloyd"
@@ -374,13 +400,25 @@ class GLloyd(_GaussianLloyd):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total over all rounds, zero-out adjacency.
     delta : float or "auto", default="auto"
         ``auto`` is 1 / (n ln n) for ``published`` and 1e-6 for ``sound``.
-    variant, postprocessing, initialization, radius_search, n_iterations, missing,
-    bounds, clip, random_state, secure
+    variant, postprocessing, initialization, radius_search, n_iterations, missing
         As for :class:`SuLloyd`.
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    FastLloyd : Sums about the centers, with a radius as sensitivity.
+    SuLloyd : Laplace noise, for pure privacy.
+
+    References
+    ----------
+    Diaa, A., Humphries, T. and Kerschbaum, F. (2025). FastLloyd: federated, accurate,
+    secure, and tunable k-means clustering with differential privacy. USENIX Security.
     """
 
     label = "GLloyd"
@@ -410,8 +448,8 @@ class GLloyd(_GaussianLloyd):
         round_sigma = sigma * math.sqrt(n_rounds) * SCALE
         sum_scale = round_sigma * math.sqrt(d) * math.sqrt(total) / d**0.25
         count_scale = round_sigma * math.sqrt(total / count_part)
-        each = Round(None, Gaussian(sum_scale), Gaussian(count_scale))
-        return LloydSchedule((each,) * n_rounds, self._cost(n, n_rounds))
+        round_ = Round(None, Gaussian(sum_scale), Gaussian(count_scale))
+        return LloydSchedule((round_,) * n_rounds, self._cost(n, n_rounds))
 
 
 class FastLloyd(_GaussianLloyd):
@@ -420,23 +458,39 @@ class FastLloyd(_GaussianLloyd):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total over all rounds, zero-out adjacency.
     delta : float or "auto", default="auto"
         ``auto`` is 1 / (n ln n) for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
+        ``published`` moves a center whatever its noisy count is. ``sound`` does not
+        move a center whose noisy count is below one.
     radius_schedule : {"step", "constant"}, default="step"
         Radius of the rounds: half the domain's diagonal in the first round and eta
         afterwards, or eta throughout.
     alpha : float, default=0.8
-        Factor of the radius eta = alpha sqrt(d) / k^(1/d) (Sec. 5.6).
+        Factor of the radius eta = alpha sqrt(d) / k^(1/d), in half-widths (Sec. 5.6).
+        At least 1e-6.
     radius_clipping : bool, default=True
         Clip the move of a center to the radius.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
-        ``auto`` is ``fold``.
-    initialization, radius_search, n_iterations, missing, bounds, clip, random_state,
-    secure
-        As for :class:`SuLloyd`.
+        As for :class:`SuLloyd`, but ``auto`` is ``fold`` for both variants.
+    initialization, radius_search, n_iterations, missing
+        As for :class:`Lloyd`.
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    SynopsisKMeans : Best mean rank of ten methods in the comparison of the docs.
+    GLloyd : Sums of the points themselves, without a radius.
+    SuLloyd : Laplace noise, for pure privacy.
+
+    References
+    ----------
+    Diaa, A., Humphries, T. and Kerschbaum, F. (2025). FastLloyd: federated, accurate,
+    secure, and tunable k-means clustering with differential privacy. USENIX Security.
 
     Examples
     --------

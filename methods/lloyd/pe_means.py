@@ -21,7 +21,7 @@ from pkm.compute.kernels.hashing import orthonormal
 from pkm.compute.kernels.seeding import ball_packing
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, NONE, Integer, Real
-from pkm.methods.contract import inverse_power
+from pkm.methods.deltas import inverse_power
 from pkm.methods.lloyd.noisy_steps import noisy_lloyd_step
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -84,6 +84,7 @@ class PEMeans(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency.
     delta : float or "auto", default="auto"
@@ -106,12 +107,18 @@ class PEMeans(PrivateKMeans):
         more than twice as many features. The Lloyd step at the end then gives centers
         in all features.
     finish : float or "auto", default="auto"
-        Share of mu squared for a Lloyd step at the end. ``auto`` is 0, and in a
-        subspace the share of 2 releases among all.
+        Share of mu squared, in [0, 1), for a Lloyd step at the end. ``auto`` is 0, and
+        in a subspace the share of 2 releases among all.
     n_init : int or "auto", default="auto"
         Starts of the k-means on a population; ``auto`` is 10 for ``published``, else 3.
-    bounds, clip, random_state, secure
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    FedDPKMeans : Public points are the candidates.
+    FastLloyd : Sums and counts in every round.
+    SynopsisKMeans : Best mean rank of ten methods in the comparison of the docs.
 
     Notes
     -----

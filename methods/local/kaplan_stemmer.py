@@ -92,6 +92,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Budget of every user's only report: pure, local adjacency. At most 40.
     radius : float or "auto", default="auto"
@@ -114,14 +115,27 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     secure : bool, default=False
         Draw the users' randomness from the operating system's entropy instead of the
         seed.
-    bounds, clip, random_state
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, adjacency
+        For methods with a trusted curator: leave them out.
 
     Raises
     ------
     ValueError
         For fewer users than cohorts, and if noise would hide even a box with all users
         of a cohort. The messages name a sufficient n or epsilon.
+
+    See Also
+    --------
+    KaplanStemmer : The central method; needs a trusted curator.
+    LocalLloyd : Rounds of Lloyd's algorithm, a baseline.
+    NoisedReports : Noise on every point, a baseline.
+
+    References
+    ----------
+    Kaplan, H. and Stemmer, U. (2018). Differentially private k-means with constant
+    multiplicative error. NeurIPS.
 
     Examples
     --------

@@ -151,8 +151,15 @@ class LocalMean(LocalModel):
     secure : bool, default=False
         Draw the users' randomness from the operating system's entropy instead of the
         seed.
-    bounds, clip, random_state
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, adjacency
+        For methods with a trusted curator: leave them out.
+
+    See Also
+    --------
+    NoisyMean : The mean in the central model.
+    KaplanStemmerLocal : More centers than one.
     """
 
     label = "local mean as only center"
@@ -185,12 +192,21 @@ class NoisedReports(LocalModel):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon, radius, secure
         As for :class:`LocalMean`.
     n_init : int, default=1
-        Starts of the k-means on the reports.
-    bounds, clip, random_state
+        Starts of the k-means on the reports; they cost no privacy.
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, adjacency
+        For methods with a trusted curator: leave them out.
+
+    See Also
+    --------
+    KaplanStemmerLocal : Counts and sums in place of noisy points.
+    LocalMean : One center, the mean of all reports.
+    NoisedPoints : A curator's noise for moves of at most rho.
 
     Notes
     -----
@@ -247,22 +263,33 @@ class LocalLloyd(LocalModel):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon, radius, secure
         As for :class:`LocalMean`.
     n_iterations : int, default=3
         Number of rounds; each has an equal share of the users.
     count_share : float, default=0.5
-        Share of a round's users whose nearest center is counted. The points of the
-        others are summed.
+        Share of a round's users, in (0, 1), whose nearest center is counted. The points
+        of the others are summed.
     initialization : {"packing", "uniform"}, default="packing"
-    bounds, clip, random_state
+        Starting centers in the cube inscribed in the ball: those of packed spheres, or
+        uniform points.
+    bounds, clip, random_state, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+    zoom, require_zoom, report, adjacency
+        For methods with a trusted curator: leave them out.
 
     Raises
     ------
     ValueError
         For too few users or too little budget; the message names a sufficient n or
         epsilon.
+
+    See Also
+    --------
+    KaplanStemmerLocal : Finds heavy boxes first; their means are candidates.
+    NoisedReports : All users report their points at once, and no rounds.
+    FastLloyd : The central method; needs a trusted curator.
     """
 
     label = "local Lloyd"

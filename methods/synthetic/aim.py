@@ -120,6 +120,7 @@ class AIMKMeans(SyntheticKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency. A record changes one cell of every table by 1, and
         the L1 error of every candidate by at most 1.
@@ -127,8 +128,13 @@ class AIMKMeans(SyntheticKMeans):
         ``auto`` is 1e-6.
     n_init : int, default=10
         Starts of the k-means on the synthetic records; they cost no privacy.
-    bounds, clip, random_state, secure
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    MSTKMeans : Pairs of columns along a tree; for up to 64 columns.
+    SynopsisKMeans : Cells or buckets in place of tables; for more columns, too.
 
     Notes
     -----

@@ -133,8 +133,8 @@ def junction_tree(shape: Sequence[int], tables: Iterable[Columns]) -> JunctionTr
     (((0, 1, 3), (1, 2, 3)), (-1, 0))
     """
     joined = join_columns(len(shape), tables)
-    found = min_fill_cliques(joined, np.array(shape, np.float64))
-    cliques = sorted(tuple(np.flatnonzero(clique).tolist()) for clique in found)
+    masks = min_fill_cliques(joined, np.array(shape, np.float64))
+    cliques = sorted(tuple(np.flatnonzero(clique).tolist()) for clique in masks)
 
     # Prim's algorithm: a maximum spanning tree, by the size of the separators, is a
     # junction tree.
@@ -188,17 +188,17 @@ class GraphicalModel:
         wanted = set(columns)
         kept = set(range(len(tree.cliques)))
         for i in reversed(range(len(tree.cliques))):
-            found = wanted & set(tree.cliques[i])
+            held = wanted & set(tree.cliques[i])
             is_leaf = all(tree.parents[j] != i for j in kept)
-            if is_leaf and found <= set(tree.separators[i]):
+            if is_leaf and held <= set(tree.separators[i]):
                 kept.remove(i)
 
         # Prune the root likewise while it has a single child.
         root = min(kept)
         while True:
             children = [j for j in kept if tree.parents[j] == root]
-            found = wanted & set(tree.cliques[root])
-            if len(children) != 1 or not found <= set(tree.separators[children[0]]):
+            held = wanted & set(tree.cliques[root])
+            if len(children) != 1 or not held <= set(tree.separators[children[0]]):
                 break
             kept.remove(root)
             root = children[0]

@@ -192,6 +192,7 @@ def draw_along_tree(
                 continue
             parent, child = (a, b) if a in done else (b, a)
             conditional = table if a in done else table.T
+            # An interval of the parent without records says nothing of the child.
             counts = columns[child].counts
             weights = [row if row.any() else counts for row in conditional]
             intervals[:, child] = _draw_given(intervals[:, parent], weights, generator)
@@ -260,6 +261,7 @@ class MSTKMeans(SyntheticKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency. A record changes one cell of every table by 1, and
         every score of a pair of columns by at most 1.
@@ -267,8 +269,13 @@ class MSTKMeans(SyntheticKMeans):
         ``auto`` is 1e-6.
     n_init : int, default=10
         Starts of the k-means on the synthetic records; they cost no privacy.
-    bounds, clip, random_state, secure
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    AIMKMeans : Tables that the model approximates worst; for up to 16 columns.
+    SynopsisKMeans : Cells or buckets in place of tables; for more columns, too.
 
     Notes
     -----

@@ -10,7 +10,7 @@ is Laplace's, and mu from four columns on, where it is Gaussian.
 import math
 from dataclasses import dataclass
 
-from pkm.methods.contract import SOUND_DELTA
+from pkm.methods.deltas import SOUND_DELTA
 from pkm.methods.synthetic.synopsis import QUADTREE_FEATURES
 from pkm.privacy import gaussian_mu
 from pkm.privacy.calibration import gdp_epsilon
@@ -58,6 +58,7 @@ class PriceLaw:
             Records of a cluster times budget. Arrays are allowed.
         """
         unlimited = (self.scale(n_features, variance_ratio) / records) ** 2
+        # With little budget the excess tends to the variance ratio.
         return unlimited / (1 + unlimited / variance_ratio)
 
 
@@ -150,6 +151,7 @@ def epsilon_for(
             f"excess={excess:g} must be below variance_ratio={variance_ratio:g}: the "
             "mean as only center has no more"
         )
+    # The inverse of PriceLaw.excess.
     unlimited = excess / (1 - excess / variance_ratio)
     records = law.scale(n_features, variance_ratio) / math.sqrt(unlimited)
     budget = records * n_clusters / n_samples

@@ -80,8 +80,21 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
     zoom : float, optional, default=0.1
         Smallest share of the budget for a zoom; see :class:`pkm.methods.PrivateKMeans`.
         Without a ``radius`` the share is raised to what suffices, up to 0.5.
-    bounds, clip, random_state, secure, require_zoom
+    bounds, clip, random_state, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    Attributes
+    ----------
+    n_clusters_ : int
+        Number of centers.
+    synopsis_, cost_curve_
+        As of :class:`pkm.methods.synthetic.released_synopsis.ReleasedSynopsis`.
+
+    See Also
+    --------
+    QuadtreeKMeans : Grids alone, and pure.
+    KaplanStemmer : Hashing alone, for any number of features.
+    KaplanStemmerLocal : Needs no trusted curator.
 
     Notes
     -----

@@ -128,6 +128,7 @@ class SyntheticKMeans(PrivateKMeans):
         """
         delta = self.resolved_delta(n_points)
         mu = gaussian_mu(self.epsilon, delta)
+        # A single column has no table beside its own counts.
         if n_features == 1:
             return TablesSchedule(self.choice, 0, 0, mu, 0.0, 0.0)
         # Divide mu squared evenly over the choices, and over the rounds of tables.

@@ -15,7 +15,7 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, FLAG, Integer, Real
-from pkm.methods.contract import inverse_n_root_n
+from pkm.methods.deltas import inverse_n_root_n
 from pkm.methods.schedule import Schedule, counting_noise, plan_release
 from pkm.methods.trees.splitting import Node, count_children, count_root, find_origin
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -77,7 +77,7 @@ def level_budgets(
 
 
 class DPM(PrivateKMeans):
-    """Clustering by private separation.
+    """Clustering by private separation: splits through sparse regions of the data.
 
     Parameters
     ----------
@@ -102,7 +102,8 @@ class DPM(PrivateKMeans):
         1. ``auto`` is 0.04, 0.18, 0.18, 0.6 for ``published``. For ``sound`` the first
         must be 0, and ``auto`` keeps the proportions of the others.
     t, q : float, default=0.3 and 1/12
-        Parameters of the centreness (Definition 6), a function of a split's rank.
+        Positive parameters of the centreness (Definition 6), a function of a split's
+        rank.
         It rises from 0 to t over the first q n ranks, then to 1 at the median, and
         falls symmetrically; ``2 q <= t``.
     emptiness_weight : float or "auto", default="auto"
@@ -113,14 +114,20 @@ class DPM(PrivateKMeans):
         score than an empty one at the border. 3 was taken after 1, 2, 3 and 5 were
         tried on the paper's data sets: it is tuned on the data that it is evaluated on.
     depth : int, default=7
-        The paper's tau_r: levels of splits, at most 2**depth centers. A cell needs more
-        than n / 2**depth points (tau_e).
+        The paper's tau_r: levels of splits, from 1 to 12, for at most 2**depth centers.
+        A cell needs more than n / 2**depth points (tau_e).
     merge : bool, default=False
         Merge the released centers, weighted by their released counts, to ``n_clusters``
         by k-means. It costs no privacy.
-    bounds, clip, random_state, secure
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`. Where features have different bounds,
         ``published`` takes the cube [-1, 1]^d for the data's units.
+
+    See Also
+    --------
+    HST : Cuts boxes at random in place of scored splits; releases at most k centers.
+    LSHSplits : Splits by random hyperplanes, then k-means.
+    SynopsisKMeans : Chooses a number of clusters with ``n_clusters="auto"``.
 
     Notes
     -----
@@ -131,6 +138,11 @@ class DPM(PrivateKMeans):
     whose released count is below one has scores of 0. Gaps are known to 2**-16 of a
     grid step. The exponential mechanism has the factor two that the paper's definition
     lacks (F-12) and its proof needs.
+
+    References
+    ----------
+    Liebenow, J., Schütt, Y., Braun, T., Gehrke, M., Thaeter, F. and Mohammadi, E.
+    (2024). DPM: clustering sensitive data through separation. CCS.
 
     Examples
     --------

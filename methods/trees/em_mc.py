@@ -31,7 +31,7 @@ from pkm.compute import DIRECTION_SCALE
 from pkm.compute.kernels.lattice import cached_lattice, cover_scales
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.constraints import AUTO, Integer, Real
-from pkm.methods.contract import inverse_n_root_n
+from pkm.methods.deltas import inverse_n_root_n
 from pkm.methods.lloyd.lloyd import TYPICAL_CENTER
 from pkm.methods.schedule import Schedule, plan_release
 from pkm.privacy import (
@@ -100,11 +100,12 @@ class CoverSchedule(Schedule):
 
 
 class EMMC(PrivateKMeans):
-    """EM-MC.
+    """k-means on candidates from a private maximum cover in few dimensions.
 
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency: 0.2 for the candidates' counts, 0.6 for the averages,
         0.2 for the cover.
@@ -122,8 +123,18 @@ class EMMC(PrivateKMeans):
         and memory would depend on the data.
     n_dimensions : int or "auto", default="auto"
         Dimensions of the projection, at most 6; ``auto`` is floor(log10(n) / 0.99^2).
-    bounds, clip, random_state, secure
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    Balcan : Candidates from cubes in a projection, then a local search.
+    KaplanStemmer : Candidates by hashing and averages in all features.
+
+    References
+    ----------
+    Nguyen, H. L., Chaturvedi, A. and Xu, E. Z. (2021). Differentially private k-means
+    via exponential mechanism and max cover. AAAI, 9101-9108.
 
     Examples
     --------

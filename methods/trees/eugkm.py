@@ -94,6 +94,7 @@ class EUGkM(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         All of it is for the counts (zero-out adjacency): a record lies in one cell, and
         changes its count by 1.
@@ -101,14 +102,21 @@ class EUGkM(PrivateKMeans):
         Number of intervals per feature, by the rule of Su et al. or by that of this
         implementation; see :func:`grid_intervals`.
     max_cells : int, default=2_000_000
-        Largest number of grid cells. A finer grid is coarsened until it fits.
+        Largest number of grid cells, from 2 to 2**22. A finer grid is coarsened until
+        it fits.
     consistent : bool, default=True
         Shift counts so that they sum to the public number of points. Otherwise negative
         ones become zero.
     n_init : int, default=10
         Starts of the k-means on the cells; they cost no privacy.
-    bounds, clip, random_state, secure
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    QuadtreeKMeans : Nested grids, whose coarse counts show the empty parts.
+    HybridKMeans : Half of the budget for a Lloyd step, by a public rule.
+    GaussianEUGkM : The same grid with Gaussian noise; needs a delta.
 
     Notes
     -----
@@ -226,13 +234,21 @@ class GaussianEUGkM(EUGkM):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
-    grid_rule, max_cells, consistent, n_init, bounds, clip, random_state, secure
+    grid_rule, max_cells, consistent, n_init
         As for :class:`EUGkM`; the rules see the epsilon at which Laplace noise has the
         variance of the Gaussian noise of a count.
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    EUGkM : Laplace noise, for pure privacy.
+    GaussianHybridKMeans : Half of the budget for a step, by a public rule.
 
     Notes
     -----
@@ -275,10 +291,19 @@ class HybridKMeans(EUGkM):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency, pure.
-    grid_rule, max_cells, consistent, n_init, bounds, clip, random_state, secure
+    grid_rule, max_cells, consistent, n_init
         As for :class:`EUGkM`.
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    EUGkM : The whole budget for the grid.
+    QuadtreeKMeans : Nested grids and a Lloyd step.
+    GaussianHybridKMeans : Gaussian noise, and a step of FastLloyd.
 
     Notes
     -----
@@ -346,13 +371,22 @@ class GaussianHybridKMeans(GaussianEUGkM, HybridKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency; half of mu squared is for the grid, half
         for the step.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
-    grid_rule, max_cells, consistent, n_init, bounds, clip, random_state, secure
+    grid_rule, max_cells, consistent, n_init
         As for :class:`EUGkM`.
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
+        As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    HybridKMeans : Laplace noise, for pure privacy.
+    GaussianEUGkM : The whole budget for the grid.
+    FastLloyd : The whole budget for Lloyd steps.
 
     References
     ----------

@@ -63,6 +63,8 @@ def find_far_leaves(
         if grids:
             has_leaf = sum_children(has_leaf) > 0
         is_far = _far_cells(limit, len(level_counts), d)
+        # By a union bound, Laplace noise of any of m cells exceeds log m + MARGIN
+        # scales with probability exp(-MARGIN) / 2 at most.
         bound = math.log(max(np.count_nonzero(is_far), 1)) + MARGIN
         above_noise = is_far & (level_counts > bound / math.sqrt(2) * deviation)
         positions = np.argwhere(above_noise & ~has_leaf)

@@ -185,15 +185,22 @@ class HST(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Total, zero-out adjacency; half of mu squared is for the tree, half for a step
         of :class:`pkm.methods.FastLloyd`.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6.
     layers : int, default=10
-        How often every feature is cut.
-    bounds, clip, random_state, secure
+        How often every feature is cut, from 1 to 15.
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    QuadtreeKMeans : Cubes of public grids in place of random boxes; pure.
+    DPM : Splits through sparse regions; their number follows from the data.
+    FastLloyd : The whole budget for Lloyd steps.
 
     Notes
     -----
@@ -202,8 +209,8 @@ class HST(PrivateKMeans):
     both children of a kept box are counted in the next level, whether they hold records
     or not. The published threshold hides which boxes hold records, at the price of a
     part of delta. Here it only selects boxes, and costs nothing. The count of the root
-    is the public n. More than about 60 features with ten layers are refused; the
-    authors project them to fewer dimensions first.
+    is the public n. More than 64 features with ten layers are refused; the authors
+    project them to fewer dimensions first.
 
     References
     ----------

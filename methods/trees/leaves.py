@@ -31,6 +31,7 @@ class Leaves:
     @property
     def spread(self) -> np.ndarray:
         """Mean squared distances (m,) of uniform records of a leaf to its midpoint."""
+        # A uniform coordinate has the variance side^2 / 12.
         return self.midpoints.shape[1] * self.sides**2 / 12
 
     def take(self, indices: np.ndarray) -> "Leaves":
@@ -60,6 +61,8 @@ class Leaves:
 
     def expand(self, scale: Symlog) -> "Leaves":
         """Return the leaves on a linear scale, in grid steps of its linear part."""
+        # Far out the image of a cube is longer in some features: its longest side is
+        # taken, so that the leaf holds the image.
         half_sides = self.sides[:, None] / 2 / SCALE
         middle = self.midpoints / SCALE
         lower = scale.expand(middle - half_sides)
@@ -103,6 +106,7 @@ def gather_leaves(grids: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> Leaves
     weights = []
     for intervals, positions, grid_weights in grids:
         half_side = SCALE / intervals
+        # Odd multiples of half a side from the domain's midpoint.
         midpoints.append((2 * positions + 1 - intervals) * half_side)
         sides.append(np.full(len(positions), 2 * half_side))
         weights.append(grid_weights)

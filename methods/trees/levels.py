@@ -95,6 +95,8 @@ def nonnegative_cells(
     corners = list(itertools.product((0, 1), repeat=d))
     positions = np.zeros((1, d), np.int64)
     cell_counts = np.array([total])
+    # Invariant: positions are the cells with positive counts of the level before. The
+    # children of other cells have none.
     for level_counts in counts:
         children = (2 * positions[:, None, :] + corners).reshape(-1, d)
         noisy = level_counts[tuple(children.T)].reshape(-1, 2**d)
@@ -135,6 +137,7 @@ def find_large_cells(
     >>> find_large_cells(np.array([5.0, 0.5, 4.0, 0.5]), 1.0, 0.06).tolist()
     [True, False, True, True]
     """
+    # From the smallest cell on, until those left out hold their share of the records.
     order = np.argsort(counts, kind="stable")
     shares = np.cumsum(counts[order]) / counts.sum()
     is_large = np.empty(len(counts), bool)

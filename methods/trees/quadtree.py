@@ -92,16 +92,23 @@ class QuadtreeKMeans(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
+        Number of centers, at least 1.
     epsilon : float, default=1.0
         Pure, zero-out adjacency: a record changes one count of each level, and one sum
         and count of the step.
     step_share : float, default=0.25
-        Share of epsilon for the Lloyd step; 0 for no step. The step is made where
-        n epsilon / k >= 400.
+        Share of epsilon for the Lloyd step, in [0, 1); 0 for no step. The step is made
+        where n epsilon / k >= 400.
     n_init : int, default=10
         Starts of the k-means on the leaves; they cost no privacy.
-    bounds, clip, random_state, secure
+    bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing
         As for :class:`pkm.methods.PrivateKMeans`.
+
+    See Also
+    --------
+    SynopsisKMeans : This method up to three features, and hashing beyond.
+    EUGkM : A single grid, as published.
+    KaplanStemmer : For more features; needs a delta.
 
     Notes
     -----

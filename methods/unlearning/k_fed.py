@@ -39,6 +39,16 @@ class KFed:
     ------
     ValueError
         If a number is not a positive integer.
+
+    See Also
+    --------
+    Unlearning : Exact removals of points.
+    KMeansPlusPlus : All points in one place.
+
+    References
+    ----------
+    Dennis, D. K., Li, T. and Smith, V. (2021). Heterogeneity for the win: one-shot
+    federated clustering. ICML, 2611-2620.
     """
 
     label = "K-FED"

@@ -82,6 +82,16 @@ class Unlearning:
     ------
     ValueError
         Naming the parameter, its value and the rule.
+
+    See Also
+    --------
+    KFed : One round, without removals; for comparison.
+    KMeansPlusPlus : All points in one place.
+
+    References
+    ----------
+    Pan, C., Sima, J., Prakash, S., Rana, V. and Milenkovic, O. (2023). Machine
+    unlearning of federated clusters. ICLR.
     """
 
     label = "MUFC"

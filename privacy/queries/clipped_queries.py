@@ -250,6 +250,7 @@ class NearestCounts(_NearestQuery, CountQuery):
         centers = self.centers[None]
         add_up = partial(sums_about, centers=centers, origins=np.zeros_like(centers))
         _, counts = source._shards.map_reduce(add_up)
+        # This kernel counts in 2**-16 records; the base class applies the factor again.
         return counts[0] // source.count_factor
 
 

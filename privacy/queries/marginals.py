@@ -64,6 +64,7 @@ class _TableQuery(Query):
                     f"columns={tuple(columns)} of a table must be one or more "
                     f"different indices from 0 to {d - 1}"
                 )
+        # All tables are released in one array.
         n_cells = sum(map(math.prod, self.shapes))
         if not 1 <= n_cells <= MAX_CELLS:
             raise ValueError(

@@ -165,6 +165,7 @@ class MaximumCover:
         ndarray of shape (1, len(grids) * n_picks, m), float64
             Grid points of the unit ball.
         """
+        # One mask for all grids: the proof charges a record until its first cover.
         uncovered = np.ones(len(values.points), bool)
         picks = []
         for grid, (side, radius) in enumerate(values.grids):
@@ -378,6 +379,7 @@ def draw_cover(
     log_weights = np.concatenate([[math.log(lattice.size)], log_counted, log_bounded])
 
     # Rejection sampling; at most half of the weight is in bounded blocks.
+    # Every attempt has variates of its own: those of a rejected one are not uniform.
     attempt = 0
     while True:
         # Draw a component by the Gumbel-max trick.
@@ -387,6 +389,7 @@ def draw_cover(
 
         # Draw a grid point of the component.
         # The Gumbel distribution function, exp(-exp(-x)), makes variates uniform.
+        # A bounded block takes three: block, position, acceptance.
         shape = (max(3, lattice.dimensions),)
         variates = streams.gumbel((*attempt_key, "place"), shape)[0]
         uniforms = np.exp(-np.exp(-variates))

@@ -204,6 +204,7 @@ def check_radii(radii: np.ndarray) -> None:
     """Refuse radii that are not positive, finite and decreasing."""
     is_list = radii.dtype == np.float64 and radii.ndim == 1 and len(radii) > 0
     is_finite = is_list and np.isfinite(radii).all()
+    # With 0 at the end, the last radius must be above it.
     if not is_finite or (np.diff(radii, append=0.0) >= 0).any():
         raise ValueError(
             "radii must be finite, positive and decreasing, float64 of shape (m,), "

@@ -341,6 +341,7 @@ class RecordCount(CountQuery):
 
     def count(self, source: Any) -> np.ndarray:
         """Count the records; all rows of a person together are one."""
+        # A record is 2**16 units where the kernels count weights, and one elsewhere.
         return np.array([source._shards.n_records * (SCALE // source.count_factor)])
 
     def postprocess(
@@ -349,6 +350,7 @@ class RecordCount(CountQuery):
         outcomes: dict[str, Any],
     ) -> dict[str, Any]:
         """Make the released number the curator's ``n_points``."""
+        # At least 1: methods divide by the number of records.
         source.n_points = max(1, round(outcomes["counts"].item() / SCALE))
         return outcomes
 

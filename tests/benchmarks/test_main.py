@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pkm.benchmarks import __main__ as bench
-from pkm.benchmarks import files, lloyd, passes
+from pkm.benchmarks import files, passes
 from pkm.benchmarks.measurement import Measurement
 
 
@@ -25,12 +25,6 @@ def test_a_long_part_runs(part, monkeypatch):
     rows = list(bench.PARTS[part](0.1 if part == "unlearning" else 0.02))
     assert rows
     assert all(np.isfinite(row.value) and row.value > 0 for row in rows)
-
-
-def test_a_comparison_with_a_batch_warns_of_no_seed(monkeypatch, recwarn):
-    monkeypatch.setattr(lloyd, "N_FITS", 1)
-    assert lloyd.compare_with_batch(100).value > 0
-    assert not recwarn.list
 
 
 @pytest.mark.parametrize(("value", "status"), [(1.0, 0), (3.0, 1)])

@@ -2,20 +2,28 @@
 
 Centers and charges are hashed, spent epsilon is written out, figures are reduced to the numbers
 that they show, and claims to their verdicts. Names of columns and captions are left out: they
-may be reworded.
+may be reworded. Pictures of pages have a digest of what the same code draws of fabricated rows.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
-from fabricated.studies import ROWS, paper_of
+from fabricated.audit import all_records
+from fabricated.studies import ROWS, paper_of, study_of
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
 from reports import figure_of, verdicts_of
 
 from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.pages import audits
+from pkm.analysis.pages.audit_figure import draw_audit
+from pkm.analysis.render import plot
+from pkm.analysis.render.draw import draw
 from pkm.datasets import load, scale
 from pkm.experiments.cell.cell import STYLE, Cell
 from pkm.experiments.config.groups import choices, read_choice
@@ -26,6 +34,7 @@ from pkm.methods import load_method
 from pkm.privacy import snap
 
 FOLDER = Path(__file__).parent
+PAGES = FOLDER.parents[1] / "docs" / "figures"
 SEEDS = (0, 1, 2)
 EPSILONS = (0.5, 4.0)
 DATASETS = {"iris": "minmax", "planted-3000-2-4-0.05": "public"}
@@ -258,7 +267,44 @@ def claim_records(studies: Iterable[str] = ROWS) -> dict:
     }
 
 
+def drawings() -> Iterator[tuple[str, str, Figure]]:
+    """Names of the pages' pictures, hash of fabricated rows, and what is drawn of these."""
+    records = [entry | {"code": ""} for entry in all_records()]
+    audit = draw_audit(list(map(audits.parse, records)))
+    yield "audit", digest_of_json(records), plot.plot(audit.drawing)
+    pictures = {path.stem for path in PAGES.glob("*.png")}
+    for study, make_rows in ROWS.items():
+        rows = numbers_digest(make_rows().select_dtypes("number"))
+        for spec in read_figures(paper_of(study)):
+            if spec.file_name in pictures:
+                style = "paper" if spec.in_paper else "bench"
+                drawing = draw(study_of(study), spec.in_style(style)).drawing
+                if drawing is not None:
+                    pictures.remove(spec.file_name)
+                    yield spec.file_name, rows, plot.plot(drawing, style)
+
+
+def picture_records() -> dict:
+    """Pictures of pages, and how they would be drawn now: from fabricated rows.
+
+    A picture is `older` if this has changed, with the same rows, since it was made.
+    """
+    known = stored("pictures")
+    records = {}
+    for name, rows, figure in drawings():
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        picture = digest(np.asarray(Image.open(PAGES / f"{name}.png")))
+        now = {"drawing": digest(np.asarray(canvas.buffer_rgba())), "rows": rows}
+        before = known.get(name, {"picture": picture, "older": False, **now})
+        is_changed = before["drawing"] != now["drawing"] and before["rows"] == rows
+        older = before["picture"] == picture and (before["older"] or is_changed)
+        records[name] = {"picture": picture, "older": older, **now}
+    return records
+
+
 RECORDS = {
+    "pictures": picture_records,
     "methods": method_records,
     "federation": federation_records,
     "unlearning": unlearning_records,

@@ -45,6 +45,11 @@ def test_golden_records_of_studies(name, separator, study):
     assert not changes(name, expected, actual)
 
 
+@pytest.mark.slow
+def test_golden_records_of_pictures():
+    assert not changes("pictures", record.stored("pictures"), record.picture_records())
+
+
 @pytest.mark.parametrize(("name", "separator"), SEPARATORS.items())
 def test_golden_records_are_of_all_studies(name, separator):
     studies = {key.rpartition(separator)[0] for key in record.stored(name)}

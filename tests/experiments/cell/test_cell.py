@@ -9,7 +9,6 @@ from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.coreset import Coreset
 from pkm.experiments.fit.federation import Federation
-from pkm.experiments.fit.kinds import expand_kinds
 from pkm.experiments.fit.unlearning import Unlearning
 
 BASE = Cell(
@@ -114,17 +113,21 @@ def test_invalid_values_are_refused(change, message):
         dataclasses.replace(BASE, **change)
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"coreset": 1}, "coreset=1 is not allowed"),
-        ({"coreset": True, "unlearning": {}}, "null for a cell with unlearning"),
-        ({"federation": {}, "unlearning": {}}, "null for a cell with federation"),
-        ({"federation": {}, "bounds_factor": 10}, "1 for a cell with federation"),
-        ({"federation": [("clients", 2)]}, "null or a mapping of clients"),
-        ({"bounds_factor": 0.5}, "a number from 1 to 1,000,000"),
-    ],
-)
-def test_a_sweep_asks_for_one_kind_of_cells(spec, message):
-    with pytest.raises(ValueError, match=message):
-        expand_kinds(spec)
+def test_styles_are_not_part_of_the_identity():
+    fields = (
+        "a",
+        "pkm.methods.Lloyd",
+        {},
+        "iris",
+        "minmax",
+        3,
+        None,
+        None,
+        (0,),
+        ("nicv",),
+    )
+    plain = Cell(*fields, kind=Central())
+    styled = Cell(*fields, style={"label": "b"}, kind=Central())
+    assert plain == styled
+    assert plain.identity() == styled.identity()
+    assert plain.key == styled.key
