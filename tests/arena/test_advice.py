@@ -71,7 +71,8 @@ def test_a_leaf_has_the_geometric_mean_of_its_cells(matrix):
 def test_advice_beats_a_fixed_choice_where_methods_differ(matrix):
     regret = evaluate_advice(matrix)
     assert regret["advice"][0] < 0.1 < regret["synopsis"][1]
-    narrow = find_leaf(fit_leaves(matrix), {"n_epsilon_per_k": 1000.0, "d": 3, "bounds_factor": 1.0})
+    features = {"n_epsilon_per_k": 1000.0, "d": 3, "bounds_factor": 1.0}
+    narrow = find_leaf(fit_leaves(matrix), features)
     ranked = list(narrow["costs"])
     assert ranked[0] == "narrow" and ranked[-1] == "never"
 
