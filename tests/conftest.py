@@ -24,7 +24,7 @@ os.environ |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
 absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
 GROUPS = {"statistical", "integration", "slow"}
 #: Files that take longest come first, so that no process waits for them in the end.
-FIRST = [TESTS / "audit/test_audit.py", TESTS / "federation/test_parties.py"]
+FIRST = [TESTS / "audit/test_report.py", TESTS / "federation/test_parties.py"]
 #: Tests that fabricate the same rows, draw the same figures and judge the same claims, by the
 #: beginnings of their names.
 REPORTS = (

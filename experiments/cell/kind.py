@@ -14,7 +14,8 @@ class Kind(Settings):
     """How the seeds of a cell are fitted; its fields are settings, and columns of rows.
 
     Each subclass is one file of `pkm.experiments.fit`, listed in
-    `pkm.experiments.fit.kinds`.
+    `pkm.experiments.fit.kinds`. A setting that no other kind has is declared in
+    ``pkm/schema.csv``, as every column.
 
     Attributes
     ----------

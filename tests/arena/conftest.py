@@ -9,6 +9,7 @@ from importlib import metadata
 
 import pytest
 import yaml
+from arena_entries import COSTS, make_entry, make_rows
 from tiny_suite import SUITE
 
 from pkm.arena import submit as submitting
@@ -99,3 +100,11 @@ def make_copy(enter, tmp_path):
 def fixed_seeds(monkeypatch):
     """Audits of entries take drawn seeds, of which some miss a fault: the same in each run."""
     monkeypatch.setattr(secrets, "randbits", random.Random(0).getrandbits)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    return [
+        make_entry(tmp_path / name, make_rows(name, cost, notion))
+        for name, (cost, notion) in COSTS.items()
+    ]

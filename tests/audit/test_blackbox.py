@@ -3,12 +3,15 @@
 import math
 
 import numpy as np
+import planted_faults as planted
 import pytest
+from planted_faults import broken
 
+from pkm.audit import audit
 from pkm.audit.blackbox import compute_bound, measure_transcripts
 from pkm.audit.pairs import Pair
 from pkm.audit.replay import measure_losses, trace_run
-from pkm.methods import DPLloyd, GLloyd, LocalMean
+from pkm.methods import DPLloyd, EUGkM, GLloyd, LocalMean, SuLloyd
 from pkm.privacy import SCALE
 
 DOMAIN = np.array([[-1.0, -1.0], [1.0, 1.0]])
@@ -74,3 +77,28 @@ def test_bounds_of_epsilon():
     assert compute_bound(1000, 0, 1000, 0.0) > compute_bound(1000, 0, 1000, 0.5)
     counts = np.array([0, 10, 500])
     assert (compute_bound(counts, counts, 1000, 0.0) == 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.no_cover
+@pytest.mark.parametrize(
+    ("method", "n_runs", "least"),
+    [
+        (broken(SuLloyd, curator=planted.SkipsEmpty)(3), 400, 2.0),
+        (broken(EUGkM, curator=planted.SkipsEmpty)(3, n_init=1), 400, 2.0),
+        (planted.DecodesSaturation(3), 400, 3.0),
+        (broken(EUGkM, mechanisms=[planted.HalfLaplace])(3, n_init=1), 1000, 1.0),
+    ],
+    ids=["empty cluster skipped", "empty cell skipped", "saturated noise", "noise x 0.5"],
+)
+def test_blackbox_finds(method, n_runs, least):
+    report = audit(method, ["blackbox"], n_runs=n_runs)
+    assert report.verdicts == {"blackbox": "violated"}
+    assert report.lower_bound > max(least, report.epsilon)
+
+
+@pytest.mark.slow
+def test_blackbox_bounds_a_sound_method_below_its_ledger():
+    report = audit(EUGkM(3, n_init=1), ["blackbox"], n_runs=400)
+    assert report.verdicts["blackbox"] in ("consistent", "no power here")
+    assert report.lower_bound <= report.epsilon == pytest.approx(1.0)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from pkm.privacy import SCALE, Budget, Ledger, NoiseStreams
+from pkm.compute import Points
+from pkm.privacy import SCALE, Budget, Ledger, NoiseStreams, snap
 from pkm.privacy.local_aggregator import LocalAggregator
 
 
@@ -24,3 +25,17 @@ def one_cohort(points, epsilon=1.0, radius=None):
 
 def uniform_points(n=1000, d=3, seed=0):
     return np.random.default_rng(seed).integers(-SCALE, SCALE + 1, (n, d))
+
+
+def planted(n, d, k, seed=0, deviation=0.03):
+    """Return clusters of equal size about separate centers in the unit ball, and the centers."""
+    generator = np.random.default_rng(seed)
+    centers = []
+    while len(centers) < k:
+        candidate = generator.uniform(-0.7, 0.7, d)
+        distances = [np.linalg.norm(candidate - center) for center in centers]
+        if np.linalg.norm(candidate) < 0.8 and all(distance > 0.5 for distance in distances):
+            centers.append(candidate)
+    centers = np.array(centers)
+    points = centers[np.arange(n) % k] + deviation * generator.standard_normal((n, d))
+    return Points.from_grid(snap(np.clip(points, -1, 1))), centers

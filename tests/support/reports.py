@@ -131,6 +131,15 @@ def changed(rows, column, change, **where):
     return rows
 
 
+def scaled(rows, where, **factors):
+    """Copy of rows in which the given metrics of selected rows are multiplied."""
+    rows = rows.copy(deep=False)
+    mask = row_mask(rows, **where)
+    for name, factor in factors.items():
+        rows.loc[mask, name] *= factor
+    return rows
+
+
 def without(rows, **where):
     """Copy of rows without the selected ones."""
     return rows[~row_mask(rows, **where)].reset_index(drop=True)

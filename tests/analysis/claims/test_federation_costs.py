@@ -12,7 +12,6 @@ from fabricated.fastlloyd import small_rows
 from fabricated.federation_costs import REPORTED, protocol_rows, size_of
 from fabricated.studies import study_of
 
-from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.federation_costs import (
     COSTS,
     DIFFERENT,
@@ -33,12 +32,9 @@ from pkm.analysis.claims.findings import (
 )
 from pkm.analysis.claims.reported import FEW_SEEDS
 from pkm.analysis.figures.figure import read_figures
-from pkm.analysis.figures.texts import interval_text
 from pkm.analysis.tables.study import DEFAULTS, Study
 from pkm.experiments.cell.cell import STYLE
 
-CONTENT = read_claims("fastlloyd")
-QUOTED = [cell for cell in REPORTED["cells"] if "cited_ms" in cell]
 SPECS = {spec.name: spec for spec in read_figures("fastlloyd")}
 FIGURES = ("table3", "protocol_parties", "protocol_parts", "protocol_clients")
 VERDICTS = {
@@ -56,7 +52,6 @@ VERDICTS = {
 }
 
 
-evaluate_claims = partial(reports.evaluate_claims, "fastlloyd")
 evaluate_claim = partial(reports.evaluate_claim, "fastlloyd")
 draw = partial(reports.draw, "fastlloyd")
 figure = partial(reports.figure_of, "fastlloyd/protocol")
@@ -236,20 +231,6 @@ def test_model_of_the_quoted_protocol_is_near_the_quoted_bytes():
     rows = result.formatted.set_index("data set")
     assert rows.loc["S1", "MohLloyd bytes (quoted)"] == "–"
     assert rows.loc["S1", "MohLloyd bytes (model)"] == "1.72e9"
-
-
-@pytest.mark.parametrize(
-    ("mean", "half_width", "text"),
-    [
-        (12.3456, 0.0312, "12.346 ± 0.031"),
-        (17.0, 0.22, "17.00 ± 0.22"),
-        (14100.4, 123.0, "14100 ± 123"),
-        (5.0, np.nan, "5"),
-        (5.0, 0.0, "5"),
-    ],
-)
-def test_means_have_two_digits_of_their_half_width(mean, half_width, text):
-    assert interval_text(mean, half_width) == text
 
 
 # --- claims ---------------------------------------------------------------------------------------

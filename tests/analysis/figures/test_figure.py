@@ -1,29 +1,23 @@
-"""Figures as data: keys are checked, tables hold what is drawn, absent panels are named."""
+"""Figures as data: keys are checked, captions name intervals, pictures of pages are not old."""
 
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import record
 import reports
 import yaml
-from charts import panels_of
 from fabricated.fastlloyd import small_rows
 from fabricated.studies import ROWS, study_of
+from figure_specs import drawn, spec_of
 from matplotlib.figure import Figure
 from PIL import Image
 
 from pkm import analysis, catalogue
 from pkm.analysis.figures import figure
-from pkm.analysis.figures.figure import FigureSpec, find_figure, read_figures
-from pkm.analysis.figures.figure_data import make_figure_data
+from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.pages.audit_figure import read_spec
-from pkm.analysis.paper_files import parse_entry
 from pkm.analysis.render import plot
-from pkm.analysis.render.draw import render
-from pkm.analysis.tables.study import Study
 from pkm.catalogue import CONF
 from pkm.experiments.config.groups import choices
 
@@ -74,18 +68,6 @@ def test_rows_of_one_sweep_alone_are_enough_for_every_figure(paper, name, sweep)
     assert result.drawing is None
 
 
-def spec_of(**keys):
-    """Specification of a figure of NICV over epsilon, with changes."""
-    entry = {"paper": "fastlloyd", "name": "a", "title": "A", "sweep": "real"} | keys
-    return parse_entry(FigureSpec, entry, "a")
-
-
-def drawn(spec, rows=None):
-    """Result of a specification on fabricated rows."""
-    study = study_of("fastlloyd") if rows is None else Study(rows)
-    return render(make_figure_data(study, spec), spec)
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -132,86 +114,6 @@ def test_files_have_known_keys():
         assert all(spec.title != spec.name for spec in specs)
 
 
-def test_table_has_means_and_intervals():
-    table = make_figure_data(
-        study_of("fastlloyd"), spec_of(methods="fastlloyd_published", panel="dataset")
-    ).table
-    rows = small_rows().query(
-        "sweep == 'real' and method == 'fastlloyd_published' and dataset == 's1'"
-    )
-    nicv = rows[rows["epsilon"] == 0.5]["nicv"]
-    line = table.query("panel == 's1' and x == 0.5").iloc[0]
-    assert line["value"] == pytest.approx(nicv.mean())
-    # 2.201 is the 97.5 % quantile of Student's t with eleven degrees of freedom.
-    half_width = 2.201 * nicv.std() / np.sqrt(12)
-    assert line["half_width"] == pytest.approx(half_width, rel=1e-3)
-    assert line["high"] - line["value"] == pytest.approx(half_width, rel=1e-3)
-    assert line["seeds"] == 12
-    errors = make_figure_data(
-        study_of("fastlloyd"), spec_of(methods="fastlloyd_published", interval="se3", value="cost")
-    )
-    line = errors.table.query("dataset == 's1' and x == 0.5").iloc[0]
-    assert line["value"] == pytest.approx(nicv.mean() * 5000)
-    assert line["half_width"] == pytest.approx(3 * nicv.std() / np.sqrt(12) * 5000)
-
-
-def test_ratio_to_the_optimum_is_paired_over_seeds():
-    spec = spec_of(
-        methods="fastlloyd_published",
-        compare={"relative_to": "kmeans", "over": {"dataset": "any", "epsilon": "any"}},
-    )
-    table = make_figure_data(study_of("fastlloyd"), spec).table
-    rows = small_rows().query("sweep == 'real' and dataset == 'wine'")
-    means = rows[rows["epsilon"].isna() | (rows["epsilon"] == 0.1)].groupby("method")["nicv"].mean()
-    line = table.query("dataset == 'wine' and x == 0.1").iloc[0]
-    assert line["value"] == pytest.approx(means["fastlloyd_published"] / means["kmeans"])
-    assert line["low"] < line["value"] < line["high"]
-
-
-def test_panels_may_select_for_themselves():
-    panels = {"small": {"where": {"dataset": "iris"}}, "none": {"where": {"dataset": "mnist"}}}
-    result = drawn(spec_of(methods="fastlloyd_published", panels=panels, caption="Over {seeds}."))
-    assert set(result.table["panel"]) == {"small"}
-    assert result.missing == ("none: not run: no stored rows",)
-    assert [panel.title for panel in panels_of(result)] == ["small"]
-    assert result.caption.startswith("Over 12 seeds.")
-
-
-def test_curves_are_named_selections():
-    curves = {
-        "low": {"dataset": "iris", "method": "glloyd_published"},
-        "gone": {"dataset": "mnist"},
-    }
-    result = drawn(spec_of(curves=curves, styles={"low": {"label": "GLloyd on Iris"}}))
-    assert set(result.table["hue"]) == {"low"}
-    assert result.missing == ("gone: not run: no stored rows",)
-    assert "GLloyd on Iris" in result.formatted.columns
-
-
-def test_nothing_stored_is_no_figure():
-    result = drawn(spec_of(sweep="none", panel="dataset", caption="Over {seeds}."))
-    assert result.drawing is None
-    assert result.caption == "No stored rows."
-    assert result.missing == ("A: not run: no stored rows",)
-
-
-def test_reported_values_are_drawn_as_diamonds():
-    spec = spec_of(kind="forest", row="dataset", methods="kmeans")
-    shown = make_figure_data(study_of("fastlloyd"), spec)
-    table = shown.table.assign(reported=[0.1, np.nan, 0.3])
-    (panel,) = panels_of(render(type(shown)(table, missing=()), spec))
-    assert {0.1, 0.3} <= {place for place, _ in panel.marks("D")}
-
-
-def test_files_hold_what_is_drawn():
-    result = drawn(spec_of(methods="fastlloyd_published", panel="dataset"))
-    for panel in panels_of(result):
-        name = panel.title.split(") ")[1]
-        curve = result.table[result.table["panel"] == name].sort_values("x")
-        (line,) = panel.axes.lines
-        np.testing.assert_array_equal(line.get_xydata(), curve[["x", "value"]])
-
-
 PAPER_STYLES = [
     ("distdp", "figure1", ["dist_dp_printed", "dist_dp_random_points", "kmeans",
                            "lsh_splits_published"]),
@@ -253,51 +155,6 @@ def test_a_figure_is_drawn_for_python_from_rows():
         analysis.figure("fastlloyd/figur2", small_rows())
     with pytest.raises(ValueError, match="no picture: it is a table"):
         analysis.figure("fastlloyd/table2", small_rows())
-
-
-def test_panels_with_one_axis_are_logarithmic_together():
-    # Iris and S1 alone would differ: one has values more than a factor 5 apart.
-    spec = find_figure("fastlloyd/figure2")
-    alone = drawn(spec).drawing.panels
-    assert {panel.log for panel in alone} == {True, False}
-    shared = drawn(replace(spec, share_y=True))
-    assert all(panel.log for panel in shared.drawing.panels)
-    # One label of all panels marks it.
-    picture = plot.plot(shared.drawing)
-    assert picture.get_supylabel() == "NICV (log)"
-    assert not any(axes.get_title().endswith("(log)") for axes in picture.axes)
-
-
-@pytest.mark.slow
-def test_curves_have_a_gap_where_all_values_are_infinite():
-    rows = small_rows().copy()
-    epsilons = sorted(
-        rows.query("sweep == 'real' and dataset == 'iris'")["epsilon"].dropna().unique()
-    )
-    is_gap = (rows["method"] == "sulloyd_published") & (rows["epsilon"] == epsilons[1])
-    rows.loc[is_gap, "davies_bouldin"] = np.inf
-    spec = spec_of(metric="davies_bouldin", methods="sulloyd_published", where={"dataset": "iris"})
-    for given, pieces in ((small_rows(), [epsilons]), (rows, [epsilons[:1], epsilons[2:]])):
-        (axes,) = plot.plot(drawn(spec, given).drawing).axes
-        assert [line.get_xdata().tolist() for line in axes.lines] == pieces
-
-
-def test_a_figure_has_the_width_and_the_ticks_that_it_declares():
-    result = drawn(spec_of(panel="dataset", width=3.33, x_ticks=[0.25, 1]))
-    picture = plot.plot(result.drawing, "paper")
-    assert picture.get_figwidth() == 3.33
-    assert result.drawing.columns == 2
-    for axes in picture.axes:
-        assert [text.get_text() for text in axes.get_xticklabels()] == ["0.25", "1"]
-    one = drawn(spec_of(width=3.33, where={"dataset": "iris"}))
-    assert plot.plot(one.drawing, "paper").get_figwidth() == 3.33
-
-
-def test_keys_that_no_picture_shows_do_not_age_it():
-    spec = spec_of()
-    same = replace(spec, caption=("Another.",), print_columns="x", on_page=True)
-    assert plot.digest(same, "paper") == plot.digest(spec, "paper")
-    assert plot.digest(replace(spec, x_label="ε"), "paper") != plot.digest(spec, "paper")
 
 
 #: Screenshots of other programs, which no declaration draws.

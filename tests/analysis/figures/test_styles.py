@@ -1,9 +1,7 @@
-"""Styles of methods: one for every figure, distinct within a paper, stored in the rows."""
+"""Styles of methods: one for every figure, distinct within a paper."""
 
 from collections import defaultdict
-from functools import partial
 
-import numpy as np
 import pandas as pd
 import pytest
 from styles import style_of
@@ -11,9 +9,6 @@ from styles import style_of
 from pkm.analysis.figures.styles import MethodStyles
 from pkm.experiments.applications.composition import load_config
 from pkm.experiments.config.groups import choices
-from pkm.experiments.fit.central import Central
-from pkm.experiments.fit.rows import style_columns
-from pkm.methods import load_method
 
 
 def methods_of(paper):
@@ -90,24 +85,6 @@ def test_labels():
     assert styles.label("kaplan_stemmer_local") == "Kaplan-Stemmer, local"
 
 
-@pytest.mark.parametrize(
-    ("target", "label"),
-    [
-        ("SuLloyd", "SuLloyd (sound)"),
-        ("EMMC", "EM-MC (sound)"),
-        ("Lloyd", "Lloyd, non-private (sound)"),
-        ("EUGkM", "EUGkM"),  # without a published variant
-    ],
-)
-def test_labels_mark_sound_variants(target, label):
-    columns = partial(style_columns, load_method(target))
-    assert columns("sound", {})["label"] == label
-    assert "sound" not in columns("published", {})["label"]
-    configured = columns("sound", {"label": "a (b)", "marker": "s"})
-    assert configured["label"] == "a (b)"
-    assert configured["marker"] == "s"
-
-
 def test_baselines_have_thin_lines_without_markers():
     styles = styles_of("mean", "packing")
     mean = styles["mean"].line()
@@ -140,48 +117,3 @@ def test_a_method_with_a_label_alone_gets_a_color():
     assert style.label == "own method"
     assert style.color
     assert style.marker
-
-
-def test_styles_are_not_part_of_the_identity():
-    from pkm.experiments.cell.cell import Cell
-
-    fields = (
-        "a",
-        "pkm.methods.Lloyd",
-        {},
-        "iris",
-        "minmax",
-        3,
-        None,
-        None,
-        (0,),
-        ("nicv",),
-    )
-    plain = Cell(*fields, kind=Central())
-    styled = Cell(*fields, style={"label": "b"}, kind=Central())
-    assert plain == styled
-    assert plain.identity() == styled.identity()
-    assert plain.key == styled.key
-
-
-def test_rows_carry_the_style(tmp_path):
-    from pkm.experiments.cell.cell import Cell
-    from pkm.experiments.fit.execute import execute
-
-    fields = (
-        "a",
-        "pkm.methods.DataMean",
-        {},
-        "iris",
-        "minmax",
-        3,
-        None,
-        None,
-        (0, 1),
-    )
-    cell = Cell(*fields, ("nicv",), style={"marker": "s"}, kind=Central())
-    rows = execute(cell)
-    assert rows["label"].unique().tolist() == ["data mean as only center"]
-    assert rows["color"].unique().tolist() == ["#8c8c8c"]
-    assert rows["marker"].unique().tolist() == ["s"]
-    assert np.isfinite(rows["nicv"]).all()

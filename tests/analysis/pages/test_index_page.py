@@ -3,7 +3,6 @@
 import json
 import re
 
-import pandas as pd
 import pytest
 import reports
 from fabricated.fastlloyd import SIZES, cell_rows
@@ -12,11 +11,9 @@ from pkm.analysis.claims.findings import VERDICTS
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.pages import index_page
 from pkm.analysis.pages.html import embedded
-from pkm.analysis.pages.missing import missing_table
 from pkm.analysis.pages.report import SUMMARY
 
 LINE = ("datasets", "cells", "command")
-COLUMNS = ["sweep", "method", "dataset", "epsilon", "reason"]
 
 
 def summary(folder, paper, profile="quick", *, missing=(), **counts):
@@ -108,18 +105,3 @@ def test_the_comparison_is_on_the_front_page(tmp_path, monkeypatch):
     html = index_page.build(tmp_path).read_text(encoding="utf-8")
     assert html.count(embedded((out / "figures" / "figure2.png").read_bytes())) == 1
     assert 'href="fastlloyd-quick/index.html#figure2"' in html
-
-
-def test_missing_cells_have_a_line_per_data_set():
-    needs = "data set '{0}' needs the file {0}.txt, published at X, or run 'pkm data fetch {0}'"
-    lines = [("a", "dpm", name, 1.0, needs.format(name)) for name in ("s1", "s2", "s1")]
-    lines += [("a", "dpm", name, 1.0, "Traceback\nfailed: no") for name in ("iris", "wine")]
-    table = missing_table(pd.DataFrame(lines, columns=COLUMNS), "dpm", "quick")
-    assert table["datasets"].tolist() == ["s1", "iris, wine", "s2"]
-    assert table["cells"].tolist() == [2, 2, 1]
-    assert table["command"].tolist() == [
-        "pkm data fetch s1",
-        "make retry PAPER=dpm PROFILE=quick",
-        "pkm data fetch s2",
-    ]
-    assert table["brief"][0] == "data set 's1' needs the file s1.txt"

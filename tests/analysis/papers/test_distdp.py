@@ -1,4 +1,4 @@
-"""The report on distance-based privacy on fabricated rows: slopes, claims that can hold and fail,
+"""The report on distance-based privacy on fabricated rows: claims that can hold and fail,
 figures.
 """
 
@@ -11,22 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import reports
-from fabricated.distdp import (
-    DP,
-    INTERPRETATIONS,
-    KS,
-    LEVELS,
-    MOVED,
-    RHOS,
-    SIZES,
-    all_rows,
-)
+from fabricated.distdp import DP, INTERPRETATIONS, KS, LEVELS, MOVED, RHOS, SIZES, all_rows
 from fabricated.rows import change_charges
 from fabricated.studies import study_of
 
 from pkm.analysis.claims.claim import read_claims
-from pkm.analysis.claims.comparisons import measure_ratios
-from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import (
     HOLDS,
     INCONCLUSIVE,
@@ -34,13 +23,10 @@ from pkm.analysis.claims.findings import (
     NOT_CONTRADICTED,
     NOT_REPRODUCED,
     NOT_RUN,
-    Context,
-    MissingRows,
 )
 from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.papers.distdp import find_strategies
-from pkm.analysis.tables.accounting import composed_delta, gaussian_delta
-from pkm.analysis.tables.study import REQUIRED, parse_planted_names
+from pkm.analysis.tables.study import REQUIRED
 from pkm.methods.distance.dist_dp import DistDP
 from pkm.privacy import SCALE
 from pkm.privacy.queries.moved_records import soft_sensitivity
@@ -75,96 +61,6 @@ def changed(column, change, **where):
 def test_rows_have_the_schema(study):
     assert set(REQUIRED) <= set(all_rows().columns)
     assert "rho" in study.cells
-
-
-def test_parse_planted_names():
-    names = ["planted-small-100-2-3-0-7", "planted-10-2-3-0.05", "shuttle"]
-    cells = parse_planted_names(pd.DataFrame({"dataset": names}))
-    assert cells["ball"].tolist()[:2] == [0.0, 0.05]
-    assert cells["small"].tolist()[0] == 7
-    assert cells["ball"].isna().tolist() == [False, False, True]
-
-
-PLANTED_K = {
-    "sweep": "planted_k",
-    "metric": "nicv",
-    "left": [{"method": "dist_dp_published", "rho": 0.01}],
-    "over": {"k": "any"},
-}
-
-
-def test_cost_excess_and_ratio(study):
-    relative = {"relative_to": "kmeans"}
-    difference = {**relative, "average": "difference"}
-    mean, cost, excess, ratio = (
-        measure_ratios(study, PLANTED_K | keys, Context()).values[0]
-        for keys in ({}, {"times": "n"}, {"times": "n", **difference}, relative)
-    )
-    n = 2500 * np.array([4, 8, 16, 32])
-    optimum = mean - excess / n
-    assert cost == pytest.approx(mean * n)
-    assert excess == pytest.approx([16, 64, 256, 1024], rel=0.02)
-    assert ratio == pytest.approx(mean / optimum)
-
-
-def test_values_are_compared_with_those_before(study):
-    check = {
-        "sweep": "figure1",
-        "metric": "nicv",
-        "left": ["dist_dp_published"],
-        "over": {"dataset": "any", "k": "any"},
-    }
-    all_costs, steps = (
-        by_case(measure_ratios(study, check | keys, Context())) for keys in ({}, {"along": "k"})
-    )
-    assert len(steps) == len(all_costs) - 1 >= 1
-    pd.testing.assert_frame_equal(steps, (all_costs / all_costs.shift()).iloc[1:])
-    first = f"k == {all_costs.index[0]}"
-    with pytest.raises(MissingRows, match="only one value of k is stored"):
-        measure_ratios(study, check | {"along": "k", "where": first}, Context())
-
-
-def by_case(bootstrap):
-    """Values on the sample: k down, data sets across."""
-    cases = bootstrap.cases.assign(value=bootstrap.values[0])
-    return cases.pivot(index="k", columns="dataset", values="value")
-
-
-def test_ambiguous_selectors_are_refused(study):
-    left = [{"method": ["dist_dp_published", "dist_dp"]}]
-    check = {"sweep": "planted_rho", "metric": "nicv", "left": left, "over": {"rho": "any"}}
-    with pytest.raises(ValueError, match="matches two cells"):
-        measure_ratios(study, check, Context())
-
-
-def test_selector_without_a_cell_is_missing(study):
-    left = [{"method": "dist_dp_published", "n": 17}]
-    with pytest.raises(MissingRows):
-        measure_ratios(study, PLANTED_K | {"left": left}, Context())
-
-
-def test_slopes_of_logarithms():
-    n = np.array([100.0, 1000.0, 10000.0])
-    known = {"n": n, "value": np.array([3 * n**0.4, 0 * n])}
-    slope = evaluate_expression("slope(log(n), log(value))", known)
-    assert slope == pytest.approx([0.4, np.nan], nan_ok=True)
-    assert evaluate_expression("rmse(log(n), log(value))", known)[0] == pytest.approx(0, abs=1e-12)
-    assert evaluate_expression("rmse(log(log(n)), log(value))", known)[0] > 0.01
-    two = {"n": n[:2], "value": np.array([[1.0, 10.0]])}
-    slope = evaluate_expression("slope(log(n), log(value), min_points=2)", two)
-    assert slope == pytest.approx(1)
-    with pytest.raises(MissingRows, match="only 2 of 3 values"):
-        evaluate_expression("slope(log(n), log(value))", two)
-
-
-def test_what_holds_from_some_size_on():
-    n = np.array([1.0, 2.0, 3.0])
-    known = {"n": n, "value": np.array([[5, 1, 1], [1, 5, 1], [1, 1, 5], [5, 5, 5]])}
-    assert evaluate_expression("first(n, value < 2)", known).tolist() == [2, 1, 1, math.inf]
-    holds_from = evaluate_expression("holds_from(n, value < 2)", known)
-    assert holds_from.tolist() == [2, 3, math.inf, math.inf]
-    stays_true = evaluate_expression("stays_true(n, value < 2)", known)
-    assert stays_true.tolist() == [True, False, False, False]
 
 
 # --- claims ---------------------------------------------------------------------------------------
@@ -422,12 +318,6 @@ def test_budget_part_must_not_exceed_its_third():
     rows = changed("epsilon_spent", lambda x: 2 * x, method="dist_dp_published", sweep="grid")
     finding = evaluate_claim("budget-three-parts", rows)
     assert finding.verdict == NOT_REPRODUCED
-
-
-def test_composed_delta_of_gaussian_charges():
-    charges = pd.DataFrame({"mu": [0.3, 0.4], "delta": [0.0, 1e-3]})
-    assert composed_delta(charges, 1.0) == pytest.approx(gaussian_delta(0.5, 1.0) + 1e-3)
-    assert composed_delta(charges.assign(mu=0.0), 1.0) == 1e-3
 
 
 def test_nonpositive_excess_has_no_slope():

@@ -1,6 +1,5 @@
-"""The DPM report on synthetic rows: reported numbers, settings, formulas and figures."""
+"""The DPM report on synthetic rows: claims, settings, formulas and figures."""
 
-import math
 import re
 from functools import partial
 
@@ -9,13 +8,12 @@ import numpy as np
 import pytest
 import reports
 import yaml
-from fabricated.dpm import HALF_RANGE, SIZES, all_rows, dpm_cell, dpm_rows, reported_means
+from fabricated.dpm import SIZES, all_rows, dpm_cell, dpm_rows
 from fabricated.rows import join_cells, with_charges, with_params
 from fabricated.studies import study_of
 
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
-from pkm.analysis.claims.expressions import item
 from pkm.analysis.claims.findings import (
     HOLDS,
     INCONCLUSIVE,
@@ -28,10 +26,8 @@ from pkm.analysis.claims.findings import (
 )
 from pkm.analysis.claims.verdicts import count_verdicts, overview
 from pkm.analysis.figures.figure import read_figures
-from pkm.analysis.figures.texts import epsilon_label
 from pkm.analysis.papers.dpm import matched_ratios
-from pkm.analysis.tables.statistics import column_statistics
-from pkm.analysis.tables.study import Study, raw_units
+from pkm.analysis.tables.study import Study
 from pkm.catalogue import CONF
 from pkm.datasets import why_unavailable
 
@@ -55,136 +51,9 @@ evaluate_claim = partial(reports.evaluate_claim, "dpm")
 evaluate_check = partial(reports.evaluate_check, "dpm")
 
 
-def changed(rows, where, **factors):
-    """Copy of rows in which the given metrics of selected rows are multiplied."""
-    rows = rows.copy(deep=False)
-    mask = reports.row_mask(rows, **where)
-    for name, factor in factors.items():
-        rows.loc[mask, name] *= factor
-    return rows
-
-
 def load_paper():
     """Configuration of the paper."""
     return yaml.safe_load((CONF / "paper/dpm/sweeps.yaml").read_text(encoding="utf-8"))
-
-
-# --- reported numbers -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("0.61 ± 0.02", (0.61, 0.02, 0.01, 0.01)),
-        ("1.4e06 ± 1.3e05", (1.4e6, 1.3e5, 1e5, 1e4)),
-        ("1.0e06 ± 2.0e-10", (1e6, 2e-10, 1e5, 1e-11)),
-        ("-0.10 ± 0.61", (-0.1, 0.61, 0.01, 0.01)),
-        ("14.19 ± 43.27", (14.19, 43.27, 0.01, 0.01)),
-    ],
-)
-def test_parse_reported_numbers(text, expected):
-    number = reported.parse(text)
-    values = (number.mean, number.deviation, number.digit, number.deviation_digit)
-    assert values == pytest.approx(expected)
-
-
-def test_parse_refuses_other_texts():
-    for text in ("about 3", "3 ±", "1 ± 2 ± 3"):
-        with pytest.raises(ValueError, match=f"{text}.*mean ± standard deviation"):
-            reported.parse(text)
-
-
-def test_raw_units_scale_by_powers_of_half_width(study):
-    for metric, power in (("inertia", 2), ("kmeans_distance", 1), ("silhouette", 0)):
-        panel = study.matrix("table", metric)
-        raw = raw_units(panel)
-        families = panel.cells["dataset"].str.split("-").str[0]
-        factors = families.map(HALF_RANGE).to_numpy() ** power
-        np.testing.assert_allclose(raw.values, panel.values * factors, rtol=1e-12)
-    inertia = raw_units(study.matrix("table", "inertia"))
-    mask = reports.row_mask(inertia.cells, dataset="gas", method="dpm_published")
-    assert inertia.values[:, mask.argmax()].mean() == pytest.approx(3.7e7, rel=0.05)
-
-
-def test_standard_deviations_ignore_missing_values():
-    values = np.array([[1.0, 2.0], [2.0, np.nan], [4.0, np.nan]])
-    deviations = column_statistics(values)["deviation"]
-    assert deviations[0] == pytest.approx(np.std([1, 2, 4], ddof=1))
-    assert math.isnan(deviations[1])
-
-
-def quality(rows):
-    table = reported.compare_reported(Study(rows), CONTENT["reported"]["quality"])
-    return table.set_index(["dataset", "method", "metric"])
-
-
-def test_verdicts_of_reported_cells_follow_the_margin():
-    rows = all_rows()
-    table = quality(rows)
-    silhouette = table.loc[("letters-18720", "dpm_published", "silhouette")]
-    assert silhouette["verdict"] == reported.WITHIN
-    assert not silhouette["reason"]
-    # Two standard errors of both runs (20 reported, 12 fabricated), with half a digit more of the
-    # reported deviation and the error of a sample of 10,000 points, and half a reported digit.
-    error = math.sqrt(0.015**2 / 20 + silhouette["deviation"] ** 2 / 12 + 0.002**2)
-    assert silhouette["margin"] == pytest.approx(2 * error + 0.005)
-    zero = table.loc[("gas", "dpm_published", "norm_kmeans_distance")]
-    error = math.sqrt(0.005**2 / 20 + zero["deviation"] ** 2 / 12)
-    assert zero["margin"] == pytest.approx(2 * error + 0.005)
-    where = {"sweep": "table", "dataset": "letters-18720", "method": "dpm_published"}
-    for factor, score_verdict, cost_verdict in (
-        (2.0, reported.BETTER, reported.WORSE),
-        (0.5, reported.WORSE, reported.BETTER),
-    ):
-        table = quality(changed(rows, where, silhouette=factor, inertia=factor))
-        verdict = table["verdict"]
-        assert verdict["letters-18720", "dpm_published", "silhouette"] == score_verdict
-        assert verdict["letters-18720", "dpm_published", "inertia"] == cost_verdict
-
-
-def test_incomparable_cells_have_reason_and_numbers():
-    table = quality(all_rows())
-    expected = {
-        ("mnist-embeddings", "dpm_published", "silhouette"): "network",
-        ("letters-18720", "em_mc_published", "inertia"): "not private",
-        ("letters-18720", "kmeans", "norm_kmeans_distance"): "101 to 128",
-        ("gas", "dpm_published", "accuracy"): "reports no number",
-    }
-    for key, text in expected.items():
-        assert table.loc[key, "verdict"] == NOT_COMPARABLE, key
-        assert text in table.loc[key, "reason"], key
-    silhouette = table.loc[("mnist-embeddings", "dpm_published", "silhouette")]
-    assert np.isfinite(silhouette[["mean", "ratio"]].astype(float)).all()
-    assert "spends more" in table.loc[("gas", "dp_lloyd_published", "inertia"), "note"]
-    assert len(table) == 120
-    assert len(reported_means()) == 115
-
-
-def test_few_seeds_and_missing_rows_have_no_verdict():
-    rows = all_rows()
-    few = rows[(rows["dataset"] != "gas") | (rows["seed"] < 5)]
-    few = reports.without(few, method="dpm_published", dataset="synth-10d", sweep="table")
-    table = quality(few)
-    assert table.loc[("gas", "dpm_published", "inertia"), "verdict"] == reported.FEW_SEEDS
-    assert table.loc[("synth-10d", "dpm_published", "inertia"), "verdict"] == NOT_RUN
-    assert table.loc[("synth-10d", "em_mc_published", "inertia"), "verdict"] == NOT_RUN
-    # A cell without rows was not run, also if other reasons keep its numbers from being compared.
-    table = quality(rows[(rows["dataset"] != "gas") & (rows["method"] != "kmeans")])
-    for key in (
-        ("gas", "dpm_published", "accuracy"),
-        ("letters-18720", "kmeans", "norm_kmeans_distance"),
-    ):
-        assert table.loc[key, "verdict"] == NOT_RUN
-        assert table.loc[key, "reason"] == "no stored rows"
-
-
-def test_near_a_reported_zero_means_rounding_to_it():
-    zero = {"reported": "0.00 ± 0.03", "reported_mean": 0.0}
-    assert reported.is_near(zero | {"mean": 0.004})
-    assert not reported.is_near(zero | {"mean": 0.006})
-    half = {"reported": "0.50 ± 0.03", "reported_mean": 0.5}
-    assert reported.is_near(half | {"mean": 0.54})
-    assert not reported.is_near(half | {"mean": 0.56})
 
 
 @pytest.mark.slow
@@ -196,7 +65,7 @@ def test_table_values_claim_allows_for_chance_only(findings):
     assert "not comparable" in finding.summary
     assert finding.missing == "16 not run of 120 numbers"
     where = {"sweep": "table", "dataset": "synth-10d"}
-    worse = changed(all_rows(), where, silhouette=0.8, inertia=1.5, accuracy=0.8)
+    worse = reports.scaled(all_rows(), where, silhouette=0.8, inertia=1.5, accuracy=0.8)
     finding = evaluate_claim("table-values", worse)
     assert finding.verdict == NOT_REPRODUCED
     assert finding.evidence["verdict"].iloc[0] == reported.WORSE
@@ -214,12 +83,12 @@ def test_orderings_and_bounds():
     assert evaluate_check(printed, rows).verdict == REFUTED
     assert evaluate_check(measured, rows).verdict == NOT_REPRODUCED
     where = {"sweep": "table", "method": "dpm_published"}
-    better = changed(rows, where, inertia=0.3)
+    better = reports.scaled(rows, where, inertia=0.3)
     assert evaluate_check(measured, better).verdict == NOT_CONTRADICTED
     # What the paper prints is the same, whatever is stored.
     assert evaluate_claim("sota-inertia", better).verdict == REFUTED
     # A difference of scores, not a ratio: 0.02 below k-means at every height.
-    worse = changed(rows, where | {"dataset": "synth-10d"}, silhouette=0.9)
+    worse = reports.scaled(rows, where | {"dataset": "synth-10d"}, silhouette=0.9)
     finding = evaluate_claim("silhouette-near-nonprivate", worse)
     assert finding.verdict == NOT_REPRODUCED
     assert "Difference" in finding.summary
@@ -232,7 +101,7 @@ def test_numbers_of_centers_per_class():
     assert finding.verdict == HOLDS
     assert finding.evidence["ratio"].between(1.3, 1.6).all()
     where = {"sweep": "table", "method": "dpm_published", "dataset": "letters-18720"}
-    many = changed(rows, where, n_centers=2.0)
+    many = reports.scaled(rows, where, n_centers=2.0)
     assert evaluate_claim("n-clusters-close", many).verdict == NOT_REPRODUCED
     assert evaluate_claim("n-clusters-max", rows).verdict == HOLDS
     single_run = rows.copy()
@@ -261,7 +130,7 @@ def test_comparison_across_data_sets():
     assert finding.verdict == HOLDS
     assert finding.evidence["ratio"][0] == pytest.approx(10, rel=0.15)
     where = {"sweep": "timing", "dataset": "synth-10d", "method": "dpm_published"}
-    slow = changed(rows, where, fit_cpu_seconds=5.0)
+    slow = reports.scaled(rows, where, fit_cpu_seconds=5.0)
     assert judge_time("time-dpm-dimension", slow).verdict == NOT_REPRODUCED
     assert judge_time("time-dpm-points", rows).verdict == HOLDS
     assert judge_time("time-dp-lloyd-gas", rows).verdict == NOT_REPRODUCED
@@ -269,21 +138,6 @@ def test_comparison_across_data_sets():
     finding = judge_time("time-dpm-points", two_data_sets)
     assert finding.verdict == NOT_CONTRADICTED
     assert "1 of 5" in finding.missing
-
-
-def test_ambiguous_selector_across_data_sets_is_refused():
-    check = {
-        "type": "bound",
-        "sweep": "timing",
-        "metric": "fit_cpu_seconds",
-        "across": True,
-        "left": ["dpm_published"],
-        "right": [{"method": "dpm_published", "dataset": "gas"}],
-        "over": {},
-        "at_most": 1,
-    }
-    with pytest.raises(ValueError, match="several data sets"):
-        evaluate_check(check, all_rows())
 
 
 def test_slopes_of_running_time():
@@ -310,22 +164,22 @@ def test_slopes_of_running_time():
 def test_similar_times_are_bounded_in_both_directions():
     rows = all_rows()
     where = {"sweep": "timing", "method": "kmeans"}
-    similar = changed(rows, where, fit_cpu_seconds=0.1)
+    similar = reports.scaled(rows, where, fit_cpu_seconds=0.1)
     finding = judge_time("time-three-similar", similar)
     assert finding.verdict == HOLDS
     # Each pair is compared once.
     assert finding.comparisons == 15
     for factor in (0.001, 10):
-        different = changed(similar, where, fit_cpu_seconds=factor)
+        different = reports.scaled(similar, where, fit_cpu_seconds=factor)
         assert judge_time("time-three-similar", different).verdict == NOT_REPRODUCED
 
 
 def test_time_claims_use_cpu_seconds():
     rows = all_rows()
     where = {"sweep": "timing", "method": "dpm_published"}
-    slow_wall_clock = changed(rows, where, fit_seconds=1e6)
+    slow_wall_clock = reports.scaled(rows, where, fit_seconds=1e6)
     assert judge_time("time-dpm-seconds", slow_wall_clock).verdict == HOLDS
-    slow_cpu = changed(rows, where, fit_cpu_seconds=1e6)
+    slow_cpu = reports.scaled(rows, where, fit_cpu_seconds=1e6)
     assert judge_time("time-dpm-seconds", slow_cpu).verdict == NOT_REPRODUCED
 
 
@@ -336,7 +190,7 @@ def test_claim_on_more_clusters_compares_steps():
     assert finding.comparisons == 30
     assert not finding.missing
     assert set(finding.evidence.query("dataset == 'letters-18720'")["k"]) == {26, 52, 104}
-    worse = changed(rows, {"sweep": "clusters_letters", "k": 52}, inertia=2.0)
+    worse = reports.scaled(rows, {"sweep": "clusters_letters", "k": 52}, inertia=2.0)
     assert evaluate_claim("inertia-accuracy-profit-from-k", worse).verdict == NOT_REPRODUCED
     fewer = rows[~rows["sweep"].str.startswith("clusters_embeddings")]
     finding = evaluate_claim("inertia-accuracy-profit-from-k", fewer)
@@ -347,7 +201,7 @@ def test_best_number_of_clusters_on_gas():
     rows = all_rows()
     assert evaluate_claim("gas-two-clusters", rows).verdict == HOLDS
     where = {"sweep": "clusters_gas", "k": 7}
-    best_at_seven = changed(rows, where, silhouette=2.0)
+    best_at_seven = reports.scaled(rows, where, silhouette=2.0)
     finding = evaluate_claim("gas-two-clusters", best_at_seven)
     assert finding.verdict == NOT_REPRODUCED
     assert "Largest score at k 7" in finding.summary
@@ -544,11 +398,6 @@ def test_incomplete_and_missing_grids_are_reported():
     assert evaluate_check(IN_BEST | {"above": 0}, rows).verdict == NOT_RUN
 
 
-def test_items_of_what_is_no_list_are_not_numbers():
-    shares = np.array(["auto", "[0.1, 0.2]", None, "[1.0]"], dtype=object)
-    assert np.isnan(item(shares, 1)).tolist() == [True, False, True, True]
-
-
 # --- formulas -------------------------------------------------------------------------------------
 
 
@@ -726,19 +575,6 @@ def test_table_captions_count_verdicts(study):
     counts = result.table["verdict"].value_counts()
     for verdict, count in counts.items():
         assert f"{count} {verdict}" in result.caption
-
-
-def test_epsilon_label_states_delta(study):
-    cells = study.matrix("table", "inertia").cells
-    assert epsilon_label(cells) == "ε (zero-out; δ = 1/(N √N); δ = 0 for DP-Lloyd)"
-
-
-def test_rows_without_newer_columns_are_accepted():
-    rows = dpm_rows("table", "dpm_published", "gas").drop(columns=["half_width", "timing"])
-    study = Study(rows)
-    assert study.cells["domain_half_width"].isna().all()
-    assert not study.cells["timing"].any()
-    assert np.isnan(raw_units(study.matrix("table", "inertia")).values).all()
 
 
 @pytest.mark.slow

@@ -7,20 +7,12 @@ from functools import partial
 
 import charts
 import numpy as np
-import pandas as pd
 import pytest
 import reports
-from fabricated.kaplan_stemmer import (
-    BASELINES,
-    LOCAL,
-    RIVALS,
-    all_rows,
-    charges_of,
-)
+from fabricated.kaplan_stemmer import BASELINES, LOCAL, RIVALS, all_rows
 from fabricated.studies import study_of
 
 from pkm.analysis.claims.claim import read_claims
-from pkm.analysis.claims.exact import replacement_costs
 from pkm.analysis.claims.expressions import evaluate_expression
 from pkm.analysis.claims.findings import (
     HOLDS,
@@ -31,7 +23,6 @@ from pkm.analysis.claims.findings import (
     NOT_RUN,
 )
 from pkm.analysis.figures.figure import read_figures
-from pkm.analysis.tables.accounting import gaussian_epsilon
 from pkm.analysis.tables.study import REQUIRED
 from pkm.arrow import make_nested
 from pkm.privacy import gaussian_mu, gdp_epsilon
@@ -137,14 +128,6 @@ def test_a_ball_is_captured_within_five_radii():
         check |= {"over": {"large": [10000], "small": [100]}, "where": "n == 10100"}
         finding = reports.evaluate_check("kaplan-stemmer", check, rows)
         assert finding.verdict == verdict
-
-
-def test_smallest_captured_size():
-    small = np.array([1.0, 2.0, 4.0, 8.0])
-    shares = np.array([[0.95, 0.2, 0.9, 1.0], [1, 1, 1, 1], [1, 1, 1, 0.5]])
-    known = {"small": small, "value": shares}
-    found = evaluate_expression("holds_from(small, value >= 0.9)", known)
-    assert found.tolist() == [4.0, 1.0, math.inf]
 
 
 def test_growth_is_inconclusive_if_nothing_is_captured():
@@ -399,80 +382,6 @@ def test_unassigned_bound_of_each_pass(findings):
     second = allowed["kaplan_stemmer_candidates", name]
     assert first == pytest.approx(2 * 8 * weight(100000, 8, 8, 1.0) * 100000**0.1)
     assert second == pytest.approx(first * 0.5**0.1)  # half of the points are left
-
-
-# --- neighbors by replacement ---------------------------------------------------------------------
-
-
-REPLACED = reports.check_of("kaplan-stemmer", "privacy-central")["replaced"]
-
-
-def test_gaussian_epsilon_equals_the_ledger():
-    for mu in (0.01, 0.3, 2.0, 9.0):
-        for delta in (1e-12, 1e-6, 0.1):
-            expected = gdp_epsilon(mu, delta)
-            assert gaussian_epsilon(mu, delta) == pytest.approx(expected, rel=1e-6, abs=1e-9)
-    assert gaussian_epsilon(1.0, 0.0) == math.inf
-    assert gaussian_epsilon(1.0, -1e-9) == math.inf
-
-
-@pytest.mark.parametrize(
-    ("charge", "mu", "delta"),
-    [
-        (
-            {"label": "bucket_counts", "delta": 1e-3, "count_scale": 10, "count_sensitivity": 1.0},
-            2**0.5 / 10,
-            1.999e-3,
-        ),
-        (
-            {
-                "label": "bucket_counts",
-                "delta": 1e-3,
-                "count_scale": 10,
-                "count_sensitivity": 2**0.5,
-            },
-            2**0.5 / 10,
-            1e-3,
-        ),
-        ({"label": "bucket_sums", "sum_scale": 5, "sum_sensitivity": 0.5, "radius": 0.5}, 0.2, 0.0),
-        ({"label": "bucket_sums", "sum_scale": 5, "sum_sensitivity": 1.0, "radius": 0.5}, 0.2, 0.0),
-        (
-            {"label": "nearest_counts", "count_scale": 20, "count_sensitivity": 1.0},
-            2**0.5 / 20,
-            0.0,
-        ),
-        (
-            {"label": "nearest_sums_and_counts", "sum_scale": 5, "count_scale": 1e9, "radius": 0.5},
-            0.2,
-            0.0,
-        ),
-        (
-            {"label": "nearest_sums_and_counts", "sum_scale": 5, "count_scale": 10, "radius": 0.5},
-            0.2,
-            0.0,
-        ),
-        (
-            {"label": "nearest_sums_and_counts", "sum_scale": 5, "count_scale": 5, "radius": 0.5},
-            0.1**0.5,
-            0.0,
-        ),
-        ({"label": "swaps", "choice_range": 0.4}, selection_mu(0.8), 0.0),
-        ({"label": "sets", "choice_range": 3.0}, selection_mu(6.0), 0.0),
-    ],
-)
-def test_replacement_cost_follows_from_sensitivity(charge, mu, delta):
-    charge = {"delta": 0.0} | charge
-    # One run has the charge once, the next twice.
-    costs = replacement_costs(pd.DataFrame([charge] * 3, index=[0, 1, 1]), REPLACED)
-    assert costs.loc[0].tolist() == pytest.approx([mu**2, delta], rel=1e-9)
-    assert costs.loc[1].tolist() == pytest.approx([2 * mu**2, 2 * delta], rel=1e-9)
-
-
-def test_unknown_charges_have_no_replacement_cost():
-    charges = pd.DataFrame(charges_of("kaplan_stemmer", 1.0))
-    unknown = pd.DataFrame({"label": ["histogram"], "delta": [0.0]})
-    charged = pd.concat([charges, charges, unknown]).set_axis([0] * 4 + [1] * 5)
-    assert replacement_costs(charged, REPLACED)["square"].isna().tolist() == [False, True]
 
 
 def test_privacy_claim_reports_both_adjacencies(findings):

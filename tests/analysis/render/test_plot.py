@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from charts import legend_of, panels_of
 from fabricated.studies import study_of
+from figure_specs import drawn, spec_of
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from reports import figure_of
@@ -140,3 +141,21 @@ def test_figures_without_axes_or_rows_have_no_picture():
     assert table.kind == "table"
     assert figure_of("fastlloyd", "table2").drawing is None
     assert figure_of("fastlloyd", "protocol_clients").drawing is None
+
+
+def test_a_figure_has_the_width_and_the_ticks_that_it_declares():
+    result = drawn(spec_of(panel="dataset", width=3.33, x_ticks=[0.25, 1]))
+    picture = plot.plot(result.drawing, "paper")
+    assert picture.get_figwidth() == 3.33
+    assert result.drawing.columns == 2
+    for axes in picture.axes:
+        assert [text.get_text() for text in axes.get_xticklabels()] == ["0.25", "1"]
+    one = drawn(spec_of(width=3.33, where={"dataset": "iris"}))
+    assert plot.plot(one.drawing, "paper").get_figwidth() == 3.33
+
+
+def test_keys_that_no_picture_shows_do_not_age_it():
+    spec = spec_of()
+    same = replace(spec, caption=("Another.",), print_columns="x", on_page=True)
+    assert plot.digest(same, "paper") == plot.digest(spec, "paper")
+    assert plot.digest(replace(spec, x_label="ε"), "paper") != plot.digest(spec, "paper")

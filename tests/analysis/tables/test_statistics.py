@@ -1,5 +1,6 @@
 """Summaries, areas and intervals against direct computation."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,14 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pkm.analysis.pages.table_files import latex, write
-from pkm.analysis.tables.statistics import (
-    area,
-    column_statistics,
-    resampled_means,
-    summarize,
-)
-from pkm.analysis.tables.study import SeedMatrix, Study, concatenate
+from pkm.analysis.tables.statistics import area, column_statistics, resampled_means, summarize
+from pkm.analysis.tables.study import SeedMatrix, Study
 
 FOUR_NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4)
 
@@ -142,39 +137,8 @@ def test_order_of_rows_does_not_matter():
     pd.testing.assert_series_equal(summary["mean"], expected, rtol=1e-13)
 
 
-def test_duplicates_and_missing_columns_are_refused():
-    rows = small_rows()
-    with pytest.raises(ValueError, match="is repeated"):
-        Study(pd.concat([rows, rows.iloc[[5]]], ignore_index=True))
-    with pytest.raises(ValueError, match="charges"):
-        Study(rows.drop(columns="charges"))
-
-
-def test_concatenate_matches_seeds():
-    parts = []
-    for name, seeds in (("a", [0, 1, 2]), ("b", [1, 2, 3])):
-        cells = pd.DataFrame({"method": [name]})
-        values = np.array(seeds, dtype=float)[:, None]
-        parts.append(SeedMatrix("nicv", cells, np.array(seeds), values, np.zeros(1)))
-    matrix = concatenate(parts)
-    assert matrix.seeds.tolist() == [0, 1, 2, 3]
-    assert np.isnan(matrix.values[0, 1])
-    assert matrix.values[1].tolist() == [1.0, 1.0]
-
-
-def test_written_tables_round_trip(tmp_path):
-    table = pd.DataFrame({"data_set": ["iris & co"], "value": [0.1234567890123]})
-    write(table, tmp_path, "one", table, "50 % of ε")
-    csv, tex = (tmp_path / f"one.{ending}" for ending in ("csv", "tex"))
-    assert pd.read_csv(csv)["value"][0] == 0.1234567890123
-    text = tex.read_text()
-    assert r"\toprule" in text
-    assert r"iris \& co" in text
-    assert r"data\_set" in text
-    assert r"50 \% of $\varepsilon$" in text
-
-
-def test_latex_has_one_cell_per_column():
-    text = latex(pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "c", "l")
-    body = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert [line.count("&") for line in body] == [1, 1, 1]
+def test_standard_deviations_ignore_missing_values():
+    values = np.array([[1.0, 2.0], [2.0, np.nan], [4.0, np.nan]])
+    deviations = column_statistics(values)["deviation"]
+    assert deviations[0] == pytest.approx(np.std([1, 2, 4], ddof=1))
+    assert math.isnan(deviations[1])

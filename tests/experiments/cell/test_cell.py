@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
+from pkm.datasets import FileOptions
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.coreset import Coreset
 from pkm.experiments.fit.federation import Federation
-from pkm.experiments.fit.kinds import expand_kinds
 from pkm.experiments.fit.unlearning import Unlearning
 
 BASE = Cell(
@@ -57,7 +57,7 @@ def test_key_depends_on_file_content_not_path(tmp_path):
     def cell_of_file(name, content):
         path = tmp_path / name
         path.write_text(content)
-        return dataclasses.replace(BASE, dataset="file", path=str(path), k=1)
+        return dataclasses.replace(BASE, dataset="file", file=FileOptions(str(path)), k=1)
 
     first = cell_of_file("a.csv", "0.1,0.2\n0.3,0.4\n")
     copy = cell_of_file("b.csv", "0.1,0.2\n0.3,0.4\n")
@@ -98,7 +98,7 @@ def test_key_depends_on_file_content_not_path(tmp_path):
         ({"params": {"alpha": [1, "a"]}}, "alpha=.1, 'a'. is not allowed"),
         ({"params": {3: 1}}, "the name of a parameter=3 is not allowed"),
         ({"dataset": 3}, "dataset=3 is not allowed"),
-        ({"path": 3}, "path=3 is not allowed"),
+        ({"file": FileOptions(3)}, "path=3 is not allowed"),
         ({"style": {"color": 3}}, "color=3 is not allowed"),
         ({"metrics": (3,)}, "metrics=3 is not allowed"),
         ({"keep_centers": "yes"}, "keep_centers='yes' is not allowed"),
@@ -113,17 +113,21 @@ def test_invalid_values_are_refused(change, message):
         dataclasses.replace(BASE, **change)
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"coreset": 1}, "coreset=1 is not allowed"),
-        ({"coreset": True, "unlearning": {}}, "null for a cell with unlearning"),
-        ({"federation": {}, "unlearning": {}}, "null for a cell with federation"),
-        ({"federation": {}, "bounds_factor": 10}, "1 for a cell with federation"),
-        ({"federation": [("clients", 2)]}, "null or a mapping of clients"),
-        ({"bounds_factor": 0.5}, "a number from 1 to 1,000,000"),
-    ],
-)
-def test_a_sweep_asks_for_one_kind_of_cells(spec, message):
-    with pytest.raises(ValueError, match=message):
-        expand_kinds(spec)
+def test_styles_are_not_part_of_the_identity():
+    fields = (
+        "a",
+        "pkm.methods.Lloyd",
+        {},
+        "iris",
+        "minmax",
+        3,
+        None,
+        None,
+        (0,),
+        ("nicv",),
+    )
+    plain = Cell(*fields, kind=Central())
+    styled = Cell(*fields, style={"label": "b"}, kind=Central())
+    assert plain == styled
+    assert plain.identity() == styled.identity()
+    assert plain.key == styled.key

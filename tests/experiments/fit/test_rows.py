@@ -1,11 +1,18 @@
 """Rows of a cell: what was run, and sizes of references."""
 
+from functools import partial
+
+import numpy as np
 import pytest
 from small_plans import cells
 
 from pkm import datasets
 from pkm.arrow import read_parameters
+from pkm.experiments.cell.cell import Cell
+from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
+from pkm.experiments.fit.rows import style_columns
+from pkm.methods import load_method
 
 
 def test_rows_describe_the_cell():
@@ -53,3 +60,41 @@ def test_rows_hold_the_sizes_of_references(tmp_path, monkeypatch):
     assert len(sizes) == 20
     assert min(sizes) >= 2
     assert rows["kmeans_distance"].between(0, 2).all()
+
+
+@pytest.mark.parametrize(
+    ("target", "label"),
+    [
+        ("SuLloyd", "SuLloyd (sound)"),
+        ("EMMC", "EM-MC (sound)"),
+        ("Lloyd", "Lloyd, non-private (sound)"),
+        ("EUGkM", "EUGkM"),  # without a published variant
+    ],
+)
+def test_labels_mark_sound_variants(target, label):
+    columns = partial(style_columns, load_method(target))
+    assert columns("sound", {})["label"] == label
+    assert "sound" not in columns("published", {})["label"]
+    configured = columns("sound", {"label": "a (b)", "marker": "s"})
+    assert configured["label"] == "a (b)"
+    assert configured["marker"] == "s"
+
+
+def test_rows_carry_the_style(tmp_path):
+    fields = (
+        "a",
+        "pkm.methods.DataMean",
+        {},
+        "iris",
+        "minmax",
+        3,
+        None,
+        None,
+        (0, 1),
+    )
+    cell = Cell(*fields, ("nicv",), style={"marker": "s"}, kind=Central())
+    rows = execute(cell)
+    assert rows["label"].unique().tolist() == ["data mean as only center"]
+    assert rows["color"].unique().tolist() == ["#8c8c8c"]
+    assert rows["marker"].unique().tolist() == ["s"]
+    assert np.isfinite(rows["nicv"]).all()

@@ -5,9 +5,9 @@ import re
 
 import numpy as np
 import pytest
-from local_users import one_cohort, uniform_points
+from local_users import one_cohort, planted, uniform_points
 
-from pkm.compute import Points, inertia
+from pkm.compute import inertia
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.initialization import starting_centers
 from pkm.methods.local.kaplan_stemmer import KaplanStemmerLocal
@@ -20,30 +20,10 @@ from pkm.methods.local.local_dp import (
     shrunken_means,
     snap_to_ball,
 )
-from pkm.privacy import (
-    SCALE,
-    snap,
-)
-from pkm.privacy.mechanisms.randomizers import (
-    SignedSums,
-    VectorRandomizer,
-)
+from pkm.privacy import SCALE, snap
+from pkm.privacy.mechanisms.randomizers import SignedSums, VectorRandomizer
 
 METHODS = (KaplanStemmerLocal, LocalLloyd, NoisedReports, LocalMean)
-
-
-def planted(n, d, k, seed=0, deviation=0.03):
-    """Return clusters of equal size about separate centers in the unit ball, and the centers."""
-    generator = np.random.default_rng(seed)
-    centers = []
-    while len(centers) < k:
-        candidate = generator.uniform(-0.7, 0.7, d)
-        distances = [np.linalg.norm(candidate - center) for center in centers]
-        if np.linalg.norm(candidate) < 0.8 and all(distance > 0.5 for distance in distances):
-            centers.append(candidate)
-    centers = np.array(centers)
-    points = centers[np.arange(n) % k] + deviation * generator.standard_normal((n, d))
-    return Points.from_grid(snap(np.clip(points, -1, 1))), centers
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
@@ -148,38 +128,6 @@ def test_the_mean_is_unbiased():
     deviation = math.sqrt(3) * VectorRandomizer(1.0, 3).stddev / math.sqrt(10_000)
     assert np.abs(np.mean(errors, axis=0)).max() < 5 * deviation / math.sqrt(60)
     assert 0.7 * deviation < np.std(errors) < 1.3 * deviation
-
-
-def test_coreset_approximates_the_points(shared_noise):
-    points, true_centers = planted(100_000, 2, 4)
-    method = KaplanStemmerLocal(4, epsilon=4.0, radius=1.0)
-    coreset = method.draw_coreset(points, 3)
-    assert coreset.weights.sum() == pytest.approx(100_000)
-    assert coreset.weights.min() >= 0
-    assert len(coreset.points) == len(coreset.weights)
-    assert len(coreset.points) <= 16
-    assert [charge.group for charge in coreset.ledger.charges] == [0, 1, 2]
-    for k in (1, 2):
-        centers = true_centers[:k]
-        exact = inertia(points, snap(centers)[None])[0] / SCALE**2
-        assert coreset.cost_estimate(centers) == pytest.approx(exact, rel=0.1)
-
-    X = (points.rows / SCALE + 1) * 5
-    scaled = method.set_params(bounds=(0, 10), random_state=3).coreset(X)
-    np.testing.assert_allclose(scaled.points, (coreset.points + 1) * 5, atol=1e-9)
-
-    strict = method.set_params(bounds=(0, 1), clip=False)
-    with pytest.raises(ValueError, match="points lie outside bounds"):
-        strict.coreset(np.full((1000, 2), 3.0))
-
-
-def test_candidates_lie_in_the_ball_with_positive_weights():
-    points, _ = planted(50_000, 2, 3)
-    method = KaplanStemmerLocal(3, epsilon=4.0, radius=1.0, passes=2, lloyd_steps=0)
-    for seed in range(5):
-        coreset = method.draw_coreset(points, seed)
-        assert np.linalg.norm(coreset.points, axis=1).max() <= 1 + 1e-4
-        assert (coreset.weights > 0).sum() >= 3
 
 
 def test_steps_are_shrunk_by_their_noise():

@@ -1,6 +1,5 @@
-"""DPM, LSH-Splits and DP-Lloyd: schedules, charges, the papers' constants, easy and odd data."""
+"""DPM beside methods of its paper: schedules, charges, constants, easy and odd data."""
 
-import itertools
 import math
 
 import numpy as np
@@ -10,18 +9,11 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.integrate import quad
 from scipy.optimize import root_scalar
 from scipy.stats import norm
+from separated_blobs import blobs, box, cost
 
 from pkm.compute import Points, inertia
-from pkm.methods import DPM, DPLloyd, LSHSplits, SuLloyd
-from pkm.methods.hashing.lsh_splits import clip_to_ball
-from pkm.methods.trees.dpm import (
-    GAP_CONSTANT,
-    Node,
-    averaged_size,
-    interval_width,
-    level_budgets,
-)
-from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.methods import DPM, DPLloyd, LSHSplits
+from pkm.methods.trees.dpm import GAP_CONSTANT, Node, averaged_size, interval_width, level_budgets
 from pkm.privacy import (
     SCALE,
     BoxGrid,
@@ -33,31 +25,10 @@ from pkm.privacy import (
     NoiseStreams,
     gaussian_mu,
     gdp_epsilon,
-    snap,
 )
 from pkm.privacy.mechanisms.noise import public_seed
 
 LARGE_EPSILON = 1e4  # the noise is negligible
-
-
-def blobs(seed=0, n=4000, d=4, k=6, spread=0.02):
-    """Return well separated blobs in [-1, 1]^d and their centers."""
-    rng = np.random.default_rng(seed)
-    corners = np.array(list(itertools.product([-0.6, 0.6], repeat=d)))
-    chosen = corners[rng.choice(len(corners), k, replace=False)]
-    centers = chosen + rng.uniform(-0.1, 0.1, (k, d))
-    points = centers[np.arange(n) % k] + spread * rng.standard_normal((n, d))
-    return snap(np.clip(points, -1, 1)), centers
-
-
-def cost(points, run):
-    inertias = inertia(Points.from_grid(points), run.centers)
-    return np.array(inertias, float) / SCALE**2
-
-
-def box(lower, upper, d):
-    """Return the domain that has the same bounds in each of d columns."""
-    return [[lower] * d, [upper] * d]
 
 
 # Constants
@@ -166,53 +137,6 @@ def test_sound_variants_spend_exactly_the_budget(method, epsilon):
     assert ledger.spent() == pytest.approx(epsilon, rel=1e-4)
     assert ledger.spent() <= epsilon * (1 + 1e-9)
     assert not any(charge.flaw for charge in ledger.charges)
-
-
-@pytest.mark.parametrize(
-    ("n", "multiplier", "count_epsilon"),
-    [
-        (18_720, 5.02, 0.0100),
-        (100_000, 5.57, 0.0090),
-    ],
-)
-def test_published_lsh_splits_calibrates_like_the_library(n, multiplier, count_epsilon):
-    """Letters: n = 18,720. The library's noise multiplier is 5.02, its counts' epsilon 0.0100; at n
-    = 100,000 5.57.
-    """
-    points = np.zeros((n, 1), int)
-    ledger = LSHSplits(variant="published").fit_batch(points, [0]).ledger
-    sums = [charge for charge in ledger.charges if charge.label == "cell_sums"]
-    counts = [charge for charge in ledger.charges if charge.label == "cell_counts"]
-    # The mean's and the tree's.
-    assert len(sums) == 2
-    assert len(counts) == 22
-    assert 1 / sums[1].mu == pytest.approx(multiplier, rel=2e-3)
-    assert counts[1].epsilon == pytest.approx(count_epsilon, abs=6e-5)
-    assert sums[0].mu == pytest.approx(gaussian_mu(0.08, 0.1 * n**-1.5))
-    assert counts[0].epsilon == pytest.approx(0.02)
-    assert ledger.spent() < 1.0
-
-
-@pytest.mark.parametrize(
-    ("d", "overspend"),
-    [(2, 0.905), (4, 0.959), (5, 1.003), (10, 1.212), (11, 1.249), (16, 1.412), (100, 2.663)],
-)
-def test_published_dp_lloyd_overspends_by_its_swapped_shares(d, overspend):
-    """In five columns or more; with fewer it spends less than it declares."""
-    points = np.zeros((5000, d), int)
-    ledger = DPLloyd(n_clusters=3, variant="published").fit_batch(points, [0]).ledger
-    assert ledger.spent() == pytest.approx(overspend, rel=1e-3)
-    assert ledger.budget.epsilon == pytest.approx(ledger.spent())
-    assert "F-26" in DPLloyd(variant="published").claim.flaws
-
-
-def test_sound_dp_lloyd_is_sulloyd(shared_noise):
-    points, _ = blobs()
-    run = DPLloyd(n_clusters=4, epsilon=0.7).fit_batch(points, [1, 2])
-    expected = SuLloyd(n_clusters=4, epsilon=0.7).fit_batch(points, [1, 2])
-    assert (run.centers == expected.centers).all()
-    assert run.ledger.spent() == expected.ledger.spent()
-    assert run.ledger.spent() == pytest.approx(0.7)
 
 
 def test_schedules_do_not_depend_on_the_points():
@@ -403,70 +327,6 @@ def test_dpm_refuses_bad_parameters(parameters, message):
         DPM(n_clusters=2, **{"bounds": (-1, 1)} | parameters).fit(points)
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"depth": 0},
-        {"centering_share": 1.0},
-        {"centering_share": 0},
-        {"n_init": 0},
-    ],
-)
-def test_lsh_splits_refuses_bad_parameters(parameters):
-    points = np.random.default_rng(0).uniform(0, 1, (50, 2))
-    (name,) = parameters
-    with pytest.raises(ValueError, match=f"{name}="):
-        LSHSplits(n_clusters=2, **parameters, bounds=(-1, 1)).fit(points)
-
-
-# Weighted k-means
-
-
-def test_weights_are_equivalent_to_copies():
-    rng = np.random.default_rng(2)
-    points = rng.uniform(-1, 1, (7, 2))
-    weights = rng.integers(1, 5, 7)
-    copies = np.repeat(points, weights, axis=0)
-
-    def loss(centers):
-        squares = ((copies[:, None] - centers) ** 2).sum(axis=2)
-        return squares.min(axis=1).sum()
-
-    weighted = weighted_kmeans(points, weights.astype(float), 3, 20, 0)
-    copied = weighted_kmeans(copies, np.ones(len(copies)), 3, 20, 0)
-    assert loss(weighted) == pytest.approx(loss(copied))
-
-
-def within_sum_of_squares(points, weights):
-    mean = weights @ points / weights.sum()
-    return (weights @ (points - mean) ** 2).sum()
-
-
-def test_weighted_kmeans_finds_the_optimum_of_tiny_cases():
-    """All partitions of six points into two parts, by brute force."""
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        points = rng.uniform(-1, 1, (6, 2))
-        weights = rng.uniform(0.5, 4, 6)
-        best = math.inf
-        for bits in range(1, 2**5):
-            mask = np.array([bits >> i & 1 for i in range(6)], bool)
-            total = within_sum_of_squares(points[mask], weights[mask])
-            total += within_sum_of_squares(points[~mask], weights[~mask])
-            best = min(best, total)
-        centers = weighted_kmeans(points, weights, 2, 50, seed)
-        squares = ((points[:, None] - centers) ** 2).sum(axis=2)
-        assert squares.min(axis=1) @ weights == pytest.approx(best)
-
-
-def test_weighted_kmeans_returns_few_distinct_points():
-    points = np.array([[1.0], [1.0], [0.0]])
-    assert weighted_kmeans(points, np.ones(3), 2, 1, 0).tolist() == [
-        [0.0],
-        [1.0],
-    ]
-
-
 def test_fit_passes_the_bounds_to_the_method():
     """Bounds (0, 15): the published averages are about zero, at the domain's lower end."""
     X = np.repeat([[2.0, 3.0], [12.0, 11.0]], 3000, axis=0)
@@ -518,19 +378,6 @@ def test_independent_accountant_agrees_with_the_ledger(method, variant):
     assert epsilon >= 0.95 * ledger.spent()
 
 
-def test_published_dp_lloyd_charges_the_noise_it_draws():
-    points, _ = blobs(n=3000)
-    method = DPLloyd(n_clusters=2, variant="published", epsilon=0.9)
-    charges = method.fit_batch(points, [0]).ledger.charges
-    weight = (4 * 4 * 0.225**2) ** (1 / 3)
-    count_epsilon = 0.9 / len(charges) / (4 + weight)
-    sum_epsilon = weight * count_epsilon
-    for charge in charges:
-        assert 1 / charge.details["count_scale"] == pytest.approx(count_epsilon)
-        assert charge.details["sum_epsilon"] == pytest.approx(sum_epsilon)
-        assert charge.epsilon == pytest.approx(count_epsilon + 4 * sum_epsilon)
-
-
 @pytest.mark.parametrize(("n", "margin"), [(100_000, 4077), (18_720, 3571)])
 def test_published_margins_are_the_papers(n, margin):
     """Lambda of level 0 at epsilon 1."""
@@ -563,50 +410,6 @@ def test_interval_width_goes_to_the_nearest_half():
     gap = GAP_CONSTANT / 1e4
     widths = [interval_width(gap * sigma, 1e4) for sigma in (3.2, 3.3, 3.7, 3.8)]
     assert widths == [1.5, 1.75, 1.75, 2.0]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "leaves"),
-    [
-        ((100, 199), [299]),
-        ((101, 201), [101, 201]),
-        ((90, 300), [300]),
-    ],
-)
-def test_lsh_splits_branches_from_three_times_the_least_size(sizes, leaves):
-    """One column, negligible noise: with a least size of 100 cells split from 300 on, and parts
-    below 100 drop.
-    """
-    points = np.repeat([[-SCALE // 2], [SCALE // 2]], sizes, axis=0)
-    method = LSHSplits(n_clusters=1, epsilon=1e9, depth=1)
-    ledger = Ledger(method.budget(sum(sizes), 1))
-    curator = Curator(points, ledger, NoiseStreams([0]))
-    partition = curator.hyperplanes(np.array([[SCALE]]), np.array([0]))
-    _, leaf_sizes = method._grow(partition, 10.0, Gaussian(1e-3 * SCALE), 1)
-    assert np.sort(leaf_sizes) == pytest.approx(leaves, abs=0.1)
-
-
-def test_lsh_splits_radius_reaches_the_farthest_corner():
-    points = np.random.default_rng(0).integers(SCALE // 2, SCALE, (5000, 3))
-    method = LSHSplits(epsilon=1e4)
-    ledger = Ledger(method.budget(5000, 3))
-    curator = Curator(points, ledger, NoiseStreams([0]), box(-1.0, 1.0, 3))
-    mean, radius = method._center(curator, method.schedule(5000, 3))
-    corner_distance = np.linalg.norm(SCALE + np.abs(mean)) / SCALE
-    assert radius == pytest.approx(corner_distance)
-    assert np.abs(mean - points.mean(axis=0)).max() < SCALE / 50
-
-
-def test_coreset_points_are_clipped_to_the_ball():
-    clipped = clip_to_ball(np.array([[3.0, 4.0], [30.0, 40.0]]), 10.0)
-    assert clipped.tolist() == [[3.0, 4.0], [6.0, 8.0]]
-
-
-def test_published_dp_lloyd_reaches_the_means_without_noise():
-    points = snap(np.repeat([[-0.5, 0.25], [0.5, 0.5]], 2000, axis=0))
-    method = DPLloyd(n_clusters=2, variant="published", epsilon=1e6)
-    run = method.fit_batch(points, range(5), box(0.0, 10.0, 2))
-    assert min(cost(points, run)) == pytest.approx(0, abs=1)
 
 
 def test_published_dpm_refuses_bounds_far_from_zero():

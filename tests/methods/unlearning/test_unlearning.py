@@ -1,27 +1,19 @@
-"""Federated clustering that forgets: seeding by a race, exact removals, refusals, traces.
+"""Federated clustering that forgets: exact removals, refusals, traces.
 
 Exactness is equality: a model from which points were removed is compared with a fit without them.
-Laws are compared with enumerations; statistical tests have fixed seeds and thresholds at a p-value
-of 1e-6.
 """
 
-import itertools
 import math
 import pickle
-from collections import Counter
-from fractions import Fraction
 
 import numpy as np
 import pytest
+from client_points import draw, split, state, without
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
-from pkm.compute import SCALE, Points, exponential_race
+from pkm.compute import SCALE, Points
 from pkm.methods.unlearning import unlearning
-from pkm.methods.unlearning.clients import QUANTIZED_STEPS
-from pkm.methods.unlearning.k_fed import KFed, client_centers
-from pkm.methods.unlearning.server import RepairedServer
 from pkm.methods.unlearning.unlearning import Unlearning
 from pkm.privacy.mechanisms.noise import INITIALIZATION, child
 
@@ -42,182 +34,6 @@ MODELS = [
     Unlearning(3, client="quantized", gamma=0.5),
     Unlearning(3, client="quantized", gamma=0.05, server="repaired"),
 ]
-
-
-FIVE_POINTS = np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]])
-
-
-def draw(seed, n=40, d=2, step=1):
-    rng = np.random.default_rng(seed)
-    return rng.integers(-SCALE // step, SCALE // step + 1, (n, d)) * step
-
-
-def split(points, sizes):
-    """Return parts of given sizes, and the ids of their points."""
-    cuts = np.cumsum(sizes)[:-1]
-    parts = [Points.from_grid(part) for part in np.split(points, cuts)]
-    ids = np.split(np.arange(len(points)), cuts)
-    return parts, ids
-
-
-def without(parts, ids, removed):
-    """Return the parts and the ids that are left after a removal."""
-    kept_parts = []
-    kept_ids = []
-    for part, part_ids in zip(parts, ids, strict=True):
-        kept = ~np.isin(part_ids, removed)
-        kept_parts.append(Points.from_grid(part.rows[kept].astype(np.int64)))
-        kept_ids.append(part_ids[kept])
-    return kept_parts, kept_ids
-
-
-def state(model):
-    """Return all that a model releases or sends."""
-    messages = model.messages() if model.gamma is not None else []
-    return (
-        model.centers.tolist(),
-        model.seeds.tolist(),
-        model.sizes,
-        [(bins.tolist(), counts.tolist()) for bins, counts in messages],
-    )
-
-
-def run_race(points, arrival_times, ids=None):
-    n, k = arrival_times.shape
-    seeds = np.zeros(k, np.int64)
-    sizes = np.zeros(k, np.int64)
-    if ids is None:
-        ids = np.arange(n)
-    n_seeds = exponential_race(points.astype(np.float32), arrival_times, ids, seeds, 0, sizes)
-    return seeds[:n_seeds], sizes
-
-
-# The race
-
-
-def seeding_law(points, k):
-    """Return the exact probability of every sequence of seeds of k-means++."""
-    n = len(points)
-    squares = ((points[:, None] - points) ** 2).sum(axis=2).tolist()
-    law = {}
-    for sequence in itertools.permutations(range(n), k):
-        probability = Fraction(1, n)
-        for t in range(1, k):
-            chosen = sequence[:t]
-            nearest = [min(squares[i][seed] for seed in chosen) for i in range(n)]
-            probability *= Fraction(nearest[sequence[t]], sum(nearest))
-        law[sequence] = probability
-    return law
-
-
-def seeding_law_without(points, removed, k):
-    """Return the law of the seeds that are drawn from the other points, by their row numbers."""
-    kept = [i for i in range(len(points)) if i != removed]
-    law = seeding_law(points[kept], k)
-    return {tuple(kept[i] for i in sequence): p for sequence, p in law.items()}
-
-
-def assert_follows(observed, law):
-    """Compare counts of sequences with a law by a chi-square test."""
-    n_draws = sum(observed.values())
-    expected = np.array([float(p) * n_draws for p in law.values()])
-    counts = np.array([observed[sequence] for sequence in law])
-    assert counts.sum() == n_draws
-    assert stats.chisquare(counts, expected).pvalue > 1e-6
-
-
-@pytest.mark.statistical
-def test_race_has_the_law_of_k_means_plus_plus():
-    law = seeding_law(FIVE_POINTS, 3)
-    assert sum(law.values()) == 1
-    rng = np.random.default_rng(0)
-    observed = Counter()
-    for _ in range(40_000):
-        seeds, _ = run_race(FIVE_POINTS, rng.standard_exponential((5, 3)))
-        observed[tuple(seeds.tolist())] += 1
-    assert_follows(observed, law)
-
-
-@pytest.mark.parametrize("removed", [0, 3, 4])
-def test_keeping_the_seed_prefix_is_exact(removed):
-    """The paper's algorithm 3: law after a removal, over all draws, is the law without the point;
-    to the last digit, by enumeration.
-    """
-    target = seeding_law_without(FIVE_POINTS, removed, 3)
-    after = dict.fromkeys(target, Fraction(0))
-    for sequence, p in seeding_law(FIVE_POINTS, 3).items():
-        prefix = sequence
-        if removed in sequence:
-            prefix = sequence[: sequence.index(removed)]
-        matching = {s: q for s, q in target.items() if s[: len(prefix)] == prefix}
-        total = sum(matching.values())
-        for s, q in matching.items():
-            after[s] += p * q / total
-    assert after == target
-
-
-@pytest.mark.slow
-@pytest.mark.statistical
-def test_fresh_arrival_times_give_the_law_of_a_refit():
-    """The paper's algorithm as it stands: seeds after a removal, over many models, against the
-    enumerated law.
-    """
-    points = 1000 * FIVE_POINTS
-    removed = 3
-    parts = [Points.from_grid(points)]
-    fresh = Unlearning(3, arrival_times="fresh")
-    observed = Counter()
-    for seed in range(4000):
-        model = fresh.fit(parts, seed)
-        model.remove([removed])
-        client = model._clients[0]
-        observed[tuple(client.ids[client.seeds].tolist())] += 1
-    assert_follows(observed, seeding_law_without(points, removed, 3))
-
-    # No difference until a removal.
-    for seed in range(20):
-        fresh_seeds = fresh.fit(parts, seed).seeds
-        assert fresh_seeds.tolist() == Unlearning(3).fit(parts, seed).seeds.tolist()
-
-
-def test_restarting_all_seeds_is_not_exact():
-    """What the published code does instead, by the same enumeration: the law differs."""
-    removed = 3
-    target = seeding_law_without(FIVE_POINTS, removed, 3)
-    after = dict.fromkeys(target, Fraction(0))
-    for sequence, p in seeding_law(FIVE_POINTS, 3).items():
-        if removed in sequence:
-            for s, q in target.items():
-                after[s] += p * q
-        else:
-            after[sequence] += p
-    total_variation = sum(abs(after[s] - target[s]) for s in target) / 2
-    assert total_variation > Fraction(1, 1000)
-
-
-@given(st.integers(0, 10**6), st.sampled_from([1, 16384]))
-@settings(max_examples=50, deadline=None)
-def test_race_does_not_depend_on_the_order_of_points(seed, step):
-    rng = np.random.default_rng(seed)
-    points = draw(seed, step=step)
-    arrival_times = rng.standard_exponential((40, 4))
-    order = rng.permutation(40)
-    seeds, sizes = run_race(points, arrival_times)
-    shuffled_seeds, shuffled_sizes = run_race(points[order], arrival_times[order], order)
-    # Of points that coincide, the arrival times decide which is the seed.
-    assert order[shuffled_seeds].tolist() == seeds.tolist()
-    assert sizes.tolist() == shuffled_sizes.tolist()
-    squares = ((points[:, None] - points[seeds]) ** 2).sum(axis=2)
-    expected_sizes = np.bincount(squares.argmin(axis=1), minlength=len(seeds))
-    assert sizes[: len(seeds)].tolist() == expected_sizes.tolist()
-
-
-def test_fewer_distinct_points_than_seeds():
-    points = np.array([[1, 1]] * 5 + [[2, 2]] * 3)
-    arrival_times = np.random.default_rng(0).standard_exponential((8, 4))
-    seeds, sizes = run_race(points, arrival_times)
-    assert len(seeds) == 2
-    assert sorted(sizes.tolist()) == [0, 0, 3, 5]
 
 
 # Exact removal
@@ -251,44 +67,6 @@ def induced_losses(model):
     return dict(zip(ids.tolist(), squares.tolist(), strict=True))
 
 
-def lloyd_losses(points, centers, steps):
-    """Return the losses of plain Lloyd's algorithm, step by step."""
-    losses = []
-    centers = np.array(centers, float)
-    for _ in range(steps):
-        squares = ((points[:, None] - centers) ** 2).sum(axis=2)
-        losses.append(squares.min(axis=1).sum())
-        labels = squares.argmin(axis=1)
-        for j in range(len(centers)):
-            if (labels == j).any():
-                centers[j] = points[labels == j].mean(axis=0)
-    return losses
-
-
-def test_full_clients_train_until_the_loss_converges():
-    """From the seeds on as plain Lloyd's algorithm goes, until a step changes the loss by less than
-    a thousandth.
-    """
-    points = draw(9, n=400)
-    parts = [Points.from_grid(points)]
-    seeded = Unlearning(6).fit(parts, 0)._clients[0]
-    full = Unlearning(6, client="full").fit(parts, 0)._clients[0]
-    start = points[seeded.ids[seeded.seeds]].astype(float)
-    losses = lloyd_losses(points, start, 300)
-    steps = next(t for t in range(1, 300) if losses[t] >= (1 - 1e-3) * losses[t - 1])
-    assert steps > 3  # the first step is not the last
-    trained = lloyd_losses(points, full.centers, 1)[0]
-    assert trained == pytest.approx(losses[steps + 1], rel=1e-9)
-    assert trained < losses[1]
-
-
-def test_k_fed_clients_train_until_the_loss_converges():
-    points = draw(10, n=400) / SCALE
-    centers, _ = client_centers(points, 6, np.random.default_rng(0))
-    losses = lloyd_losses(points, centers, 2)
-    assert losses[1] >= (1 - 2e-3) * losses[0]
-
-
 def test_seeds_are_removed_too():
     parts, ids = split(draw(1), [15, 5, 20])
     model = Unlearning(3).fit(parts, 4)
@@ -300,35 +78,6 @@ def test_seeds_are_removed_too():
     parts, ids = without(parts, ids, removed)
     refit = Unlearning(3, gamma=model.gamma).fit(parts, 4, ids=ids)
     assert state(model) == state(refit)
-
-
-@pytest.mark.parametrize("size", [1, 3])
-def test_quantized_clients_keep_or_refit_and_equal_a_fit(size):
-    """Most points move no rounded center, some do: either way the model is that of a fit."""
-    points = draw(2, n=600, step=4096)
-    parts, ids = split(points, [600])
-    model = Unlearning(4, client="quantized", gamma=0.1).fit(parts, 0)
-    batches = np.random.default_rng(size).permutation(600)[:90].reshape(-1, size)
-    refits = [model.remove(batch).n_reseeded for batch in batches]
-    assert 0 < sum(refits) < len(refits)
-    parts, ids = without(parts, ids, batches)
-    refit = Unlearning(4, client="quantized", gamma=0.1).fit(parts, 0, ids=ids)
-    assert state(model) == state(refit)
-
-
-def test_quantized_clients_make_rounded_steps_of_lloyd():
-    points = draw(3, n=200)
-    method = Unlearning(3, client="quantized", gamma=0.25)
-    model = method.fit([Points.from_grid(points)], 0)
-    seeded = Unlearning(3).fit([Points.from_grid(points)], 0)._clients[0]
-    centers = points[seeded.seed_ids].astype(float)
-    for _ in range(QUANTIZED_STEPS):
-        labels = ((points[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
-        means = np.array([points[labels == j].mean(axis=0) for j in range(3)])
-        centers = np.round(means / (0.25 * SCALE)) * 0.25 * SCALE
-    (client,) = model._clients
-    assert client.centers.tolist() == centers.tolist()
-    assert client.sizes.sum() == 200
 
 
 def test_removing_clients_leaves_the_others_unchanged():
@@ -436,98 +185,6 @@ def test_state_keeps_no_trace_of_removed_points(method):
         assert bins.get(i, b"?" * 40) not in dump
     for i in model.ids.tolist():
         assert rows[i] in dump
-
-
-# The server
-
-
-def server_state(server):
-    """Return all that a server keeps but its margins, rows in lexicographic order."""
-    m = server.m
-    order = np.lexsort(server._bins[:m].T[::-1])
-    rows = [array[:m][order].tolist() for array in (server._bins, server._weights, server._times)]
-    steps = [server._seeds, server._arrivals, server._n_seeds, server._n_steps]
-    steps += [server._centers, server._sums, server._counts]
-    labels = [
-        server._labels[r, : server._n_steps[r], :m][:, order].tolist()
-        for r in range(len(server._n_steps))
-    ]
-    return rows, [array.tolist() for array in steps], labels, server.centers.tolist()
-
-
-@pytest.mark.slow
-@given(
-    seed=st.integers(0, 10**6),
-    extent=st.sampled_from([2, 20, 1000]),
-    d=st.integers(1, 3),
-    k=st.integers(1, 5),
-)
-@settings(max_examples=30, deadline=None)
-def test_repaired_server_equals_one_from_scratch(seed, extent, d, k):
-    """Bins that appear, gain, lose and disappear: seeds, every step and all sums are equal."""
-    rng = np.random.default_rng(seed)
-    weights = {}
-
-    def draw_changes(n):
-        changes = {}
-        for bin_ in map(tuple, rng.integers(-extent, extent + 1, (n, d)).tolist()):
-            changes[bin_] = int(rng.integers(1, 20))
-        for bin_ in list(weights)[::3]:
-            changes[bin_] = -weights[bin_] if rng.random() < 0.3 else int(rng.integers(1, 3))
-        for bin_, change in changes.items():
-            weights[bin_] = weights.get(bin_, 0) + change
-            if not weights[bin_]:
-                del weights[bin_]
-        return np.array(list(changes)), np.array(list(changes.values()))
-
-    server = RepairedServer(k, *draw_changes(25), seed, capacity=200)
-    for _ in range(8):
-        bins, changes = draw_changes(int(rng.integers(1, 6)))
-        server.change(bins, changes)
-        rebuilt = RepairedServer(k, *server.received, seed, capacity=200)
-        assert server_state(server) == server_state(rebuilt)
-    bins, received = server.received
-    assert dict(zip(map(tuple, bins.tolist()), received.tolist(), strict=True)) == weights
-    # Centers are means of their bins, or a seed of an empty cluster.
-    squares = ((bins[:, None] - server.centers) ** 2).sum(axis=2)
-    if server._n_steps.max() < 30:
-        labels = squares.argmin(axis=1)
-        for j, center in enumerate(server.centers):
-            members = labels == j
-            if members.any():
-                mean = np.average(bins[members], axis=0, weights=received[members])
-                assert center == pytest.approx(mean, abs=1e-9 * extent)
-
-
-def test_repaired_server_is_as_good_as_a_refit():
-    """Loss within 2 % of that of scikit-learn's algorithm, over ten models."""
-    ratios = []
-    for seed in range(10):
-        parts, _ = split(draw(seed, n=600), [200, 250, 150])
-        losses = [
-            Unlearning(6, server=server).fit(parts, seed).induced()[1].sum()
-            for server in ("repaired", "refit")
-        ]
-        ratios.append(losses[0] / losses[1])
-    assert np.mean(ratios) < 1.02
-
-
-def test_repaired_server_refuses_weights_below_zero():
-    server = RepairedServer(2, np.array([[0], [5]]), np.array([1, 2]), 0, capacity=2)
-    with pytest.raises(ValueError, match=r"changes=\[-2\] must leave weights of at least 0"):
-        server.change(np.array([[0]]), np.array([-2]))
-    with pytest.raises(ValueError, match=r"changes=\[-1\] must leave"):
-        server.change(np.array([[1]]), np.array([-1]))
-
-
-def test_repaired_server_keeps_no_bin_without_weight():
-    bins = np.array([[1234567], [7654321], [5]])
-    server = RepairedServer(2, bins, np.array([1, 2, 3]), 0, capacity=3)
-    removed = np.array([1234567]).tobytes()
-    assert removed in pickle.dumps(server)
-    server.change(bins[:1], np.array([-1]))
-    assert removed not in pickle.dumps(server)
-    assert np.array([7654321]).tobytes() in pickle.dumps(server)
 
 
 def test_induced_loss_is_at_least_the_nearest_distance():
@@ -654,56 +311,6 @@ def test_bad_parts_are_refused():
         method.fit([empty], 0)
     with pytest.raises(ValueError, match="points must lie in the domain"):
         Points.from_grid(np.array([[SCALE + 1, 0]]))
-
-
-# K-FED
-
-
-def test_k_fed_by_hand():
-    """Two far groups at each client: the centers are their means, and the server averages those of
-    the clients.
-    """
-    groups = np.array([[-40000, 0], [-40000, 4000], [40000, 0], [40000, -4000]])
-    centers, labels = client_centers(groups / SCALE, 2, np.random.default_rng(0))
-    assert grid_steps(centers) == [[-40000, 2000], [40000, -2000]]
-    assert labels.tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
-
-    shifted = groups + np.array([0, 8000])
-    empty = np.empty((0, 2), np.int64)
-    parts = [Points.from_grid(part) for part in (groups, empty, shifted)]
-    centers, labels = KFed(2).fit(parts, 0)
-    assert grid_steps(centers) == [[-40000, 6000], [40000, 2000]]
-    assert len(labels) == 8
-    assert (labels[:4] == labels[4:]).all()
-
-
-def grid_steps(centers):
-    """Return centers in grid steps, in the order of their first coordinate."""
-    order = np.argsort(centers[:, 0])
-    return (centers[order] * SCALE).round(6).tolist()
-
-
-def test_k_fed_continues_with_the_farthest_centers():
-    """Clients with one cluster each: the first one's center, then the farthest, then the next."""
-    coordinates = (0, 1000, 60000, 30000)
-    parts = [Points.from_grid(np.full((5, 1), coordinate)) for coordinate in coordinates]
-    centers, labels = KFed(3, client_clusters=1).fit(parts, 0)
-    assert (centers * SCALE).round(6).ravel().tolist() == [500, 60000, 30000]
-    assert labels[::5].tolist() == [0, 0, 1, 2]
-
-
-def test_k_fed_with_as_many_seeds_as_points():
-    """Every point is a core."""
-    points = np.array([[0.0], [0.5], [1.0]])
-    centers, labels = client_centers(points, 3, np.random.default_rng(1))
-    assert sorted(centers.ravel().round(12).tolist()) == [0.0, 0.5, 1.0]
-    assert len(set(labels.tolist())) == 3
-
-
-@pytest.mark.parametrize("parameters", [{"n_clusters": 0}, {"n_clusters": 2, "client_clusters": 0}])
-def test_k_fed_refuses_bad_parameters(parameters):
-    with pytest.raises(ValueError, match="clusters=0 must be an integer of at least 1"):
-        KFed(**parameters)
 
 
 REMOVED = [3, 17, 39]

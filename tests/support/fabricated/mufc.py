@@ -35,6 +35,8 @@ FIT = 3.0
 UNTOUCHED = 0.02
 RETRAIN = 4.0
 FULL = 30.0
+#: A hundred random removals on the cell types.
+RANDOM_CELLTYPE = "dataset == 'celltype' and requests == 'random' and removals == 100"
 
 
 def stored_sweep(sweep, dataset):

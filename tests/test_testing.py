@@ -1,8 +1,7 @@
-"""The audit for others: assertions on methods, on noise calls, on foreign fits; the plugin."""
+"""The audit for others: assertions on methods, on noise calls, on foreign fits."""
 
 import json
 import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
@@ -213,32 +212,6 @@ def fails(X, wrap):
 def test_a_fit_that_shows_nothing_is_no_success(fit, message):
     with pytest.raises(AssertionError, match=message):
         check_neighbors(fit, [1.0], [-1.0], Budget(1.0))
-
-
-# The plugin
-
-SUITE = """
-import pytest
-from pkm.testing import check_noise
-
-@pytest.mark.private_methods("DPM", "EUGkM")
-def test_variants(private_method):
-    assert private_method.claim.private
-
-def test_without():
-    pass
-"""
-
-
-@pytest.mark.slow
-def test_the_plugin_gives_a_test_every_private_variant(tmp_path):
-    (tmp_path / "test_suite.py").write_text(SUITE)
-    options = ["-p", "pkm.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers", "-v"]
-    command = [sys.executable, "-m", "pytest", *options, "test_suite.py"]
-    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    for name in ("DPM published", "DPM sound", "EUGkM sound"):
-        assert f"test_variants[{name}] PASSED" in finished.stdout
-    assert "4 passed" in finished.stdout
 
 
 # diffprivlib, in its own environment

@@ -1,21 +1,16 @@
-"""The audit of sound methods, its command, and what it refuses."""
+"""The audit of every method, and what it refuses."""
 
-import gc
-import json
 import math
-import warnings
 from dataclasses import replace
 
-import planted_faults as planted
 import pytest
 from estimators import private_methods
-from planted_faults import broken
+from registered_flaws import REGISTERED
 
 from pkm.audit import audit, replay
 from pkm.audit import report as audit_report
-from pkm.audit.__main__ import main
 from pkm.audit.pairs import PAIR_GENERATORS
-from pkm.methods import DistDP, EUGkM, GLloyd, Lloyd, QuadtreeKMeans, SuLloyd
+from pkm.methods import DistDP, GLloyd, Lloyd, QuadtreeKMeans, SuLloyd
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -35,12 +30,6 @@ N_PAIRS = len(PAIR_GENERATORS) + 1
 FEW_PAIRS = 4
 #: Four pairs of it take as long as those of twenty other methods.
 COSTLY = {"PEMeans published"}
-# Releases that cost more than is charged, with the flaw that says so. All other registered flaws
-# are of a kind that no release shows: quantities that are taken as public, or accuracy.
-REGISTERED = {
-    "DPM published": {"gap_percentile": "F-13"},
-    "DPLloyd published": {"budget": "F-26"},
-}
 
 
 def find_flaws(report):
@@ -117,30 +106,6 @@ def test_the_warning_of_few_centers_is_the_same_for_a_neighbor(monkeypatch):
     assert len(warned) >= 2
 
 
-class Unclosed:
-    """In a cycle, so that it warns only when garbage is collected."""
-
-    def __init__(self):
-        self.itself = self
-
-    def __del__(self):
-        warnings.warn("unclosed", ResourceWarning, stacklevel=1)
-
-
-def test_garbage_of_other_code_warns_in_no_fit():
-    """It would be collected in one of the two fits, whose warnings then differ."""
-    observed = {}
-    gc.collect()
-    gc.disable()
-    Unclosed()
-    gc.enable()
-    with replay.observe(observed):
-        fills_a_generation = [[] for _ in range(2 * gc.get_threshold()[0])]
-    assert fills_a_generation
-    assert observed["warnings"] == []
-    assert gc.isenabled()
-
-
 @pytest.mark.slow
 def test_audits_are_repeatable(monkeypatch):
     # What a replay releases after secure noise cannot be repeated. An account asks for it.
@@ -171,88 +136,6 @@ def test_audits_of_two_pairs_have_all_kinds_of_pairs_in_turn(monkeypatch):
     assert max(pair.n_records for pair in pairs) >= audit_report.LARGE_SIZES[0]
 
 
-# Black box: centers alone, with few runs
-
-
-@pytest.mark.slow
-@pytest.mark.no_cover
-@pytest.mark.parametrize(
-    ("method", "n_runs", "least"),
-    [
-        (broken(SuLloyd, curator=planted.SkipsEmpty)(3), 400, 2.0),
-        (broken(EUGkM, curator=planted.SkipsEmpty)(3, n_init=1), 400, 2.0),
-        (planted.DecodesSaturation(3), 400, 3.0),
-        (broken(EUGkM, mechanisms=[planted.HalfLaplace])(3, n_init=1), 1000, 1.0),
-    ],
-    ids=["empty cluster skipped", "empty cell skipped", "saturated noise", "noise x 0.5"],
-)
-def test_blackbox_finds(method, n_runs, least):
-    report = audit(method, ["blackbox"], n_runs=n_runs)
-    assert report.verdicts == {"blackbox": "violated"}
-    assert report.lower_bound > max(least, report.epsilon)
-
-
-@pytest.mark.slow
-def test_blackbox_bounds_a_sound_method_below_its_ledger():
-    report = audit(EUGkM(3, n_init=1), ["blackbox"], n_runs=400)
-    assert report.verdicts["blackbox"] in ("consistent", "no power here")
-    assert report.lower_bound <= report.epsilon == pytest.approx(1.0)
-
-
-# The command
-
-
-class DoesNotBuild(GLloyd):
-    """Wrong: needs a parameter that no caller knows of."""
-
-    def __init__(self, secret):
-        super().__init__(2)
-
-
-class FailsInside(SuLloyd):
-    """Wrong: fails whatever the data."""
-
-    def cluster(self, curator):
-        raise KeyError("nothing there")
-
-
-class FailsWithoutSchedule(planted.HasNoSchedule):
-    """Wrong: fails whatever the data. An account, of some pairs, needs a schedule."""
-
-    def cluster(self, curator):
-        raise KeyError("nothing there")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["SuLloyd", "view=replay,xray"], "view='xray' is unknown"),
-        (["SuLloyd", "view="], "view='' is unknown"),
-        (["SuLloyd", "speed=3"], "'speed=3' is unknown"),
-        (["SuLloyd", "pairs"], "'pairs' is unknown"),
-        (["SuLloyd", "pairs=0"], "pairs=0 must be at least 1"),
-        (["SuLloyd", "pairs=-1"], "pairs='-1' must be a whole number"),
-        (["SuLloyd", "pairs=many"], "pairs='many' must be a whole number"),
-        (["SuLloyd", "view=blackbox", "runs=5"], "runs=5 must be at least 100"),
-        (["NoSuchMethod"], "method 'NoSuchMethod' is unknown; "),
-        (["no.such.Method"], "is its folder on PYTHONPATH?"),
-        (["math.pi"], "is no method"),
-        (["Lloyd"], "claims no privacy"),
-        ([f"{__name__}.DoesNotBuild"], "does not build"),
-        ([f"{__name__}.FailsInside", "pairs=2"], "fails on every pair"),
-        ([f"{__name__}.FailsWithoutSchedule", "pairs=8"], "KeyError('nothing there')"),
-        ([f"{__name__}.FailsInside", "view=residuals"], "fails on 400 points"),
-    ],
-    ids=" ".join,
-)
-def test_a_bad_command_is_refused_in_one_line(words, message, capsys):
-    assert main(words) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert message in printed.err
-    assert printed.err.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("views", "sizes", "message"),
     [
@@ -270,27 +153,6 @@ def test_bad_arguments_are_refused(views, sizes, message):
 def test_a_method_without_a_claim_is_refused():
     with pytest.raises(ValueError, match="claims no privacy"):
         audit(Lloyd(3))
-
-
-# Two pairs with these seeds show the registered flaws.
-@pytest.mark.parametrize(("name", "seed"), [("DPM", 3), ("DPLloyd", 0)])
-def test_command_prints_json_lines(name, seed, capsys):
-    assert main([name, "pairs=2", f"seed={seed}", "view=replay", "--json"]) == 0
-    published, sound = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (published["method"], published["variant"]) == (name, "published")
-    assert published["verdicts"] == {"replay": "violated"}
-    flaws = {found["label"]: found["flaw"] for found in published["findings"]}
-    assert flaws == REGISTERED[f"{name} published"]
-    assert sound["verdicts"] == {"replay": "consistent"}
-    assert sound["n_pairs"] == 2
-
-
-@pytest.mark.slow
-def test_command_fails_for_a_violation_that_is_not_registered(capsys):
-    assert main(["planted_faults.ReadsRows", "pairs=8"]) == 1
-    printed = capsys.readouterr().out
-    assert "replay violated" in printed
-    assert "cluster_centers_ differs although all releases are equal" in printed
 
 
 def test_a_report_names_what_it_saw():
