@@ -6,7 +6,7 @@ their costs over those of k-means. `evaluate_advice` leaves each data set out on
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +27,17 @@ LEAF_SIZE = 24
 #: Quantiles of the interval.
 QUANTILES = (0.1, 0.9)
 
+#: Lower and upper bounds of features.
+Bounds = dict[str, list[float]]
 
-def make_features(cells: pd.DataFrame) -> pd.DataFrame:
-    """Compute the features of cells with columns n, d, k, epsilon, bounds_factor."""
-    return pd.DataFrame(
-        {
-            "n_epsilon_per_k": cells["n"] * cells["epsilon"] / cells["k"],
-            "d": cells["d"],
-            "bounds_factor": cells["bounds_factor"],
-        }
-    )
+
+def make_features(cells: Mapping[str, Any]) -> dict[str, Any]:
+    """Compute features of cells, or of one, with n, d, k, epsilon, bounds_factor."""
+    return {
+        "n_epsilon_per_k": cells["n"] * cells["epsilon"] / cells["k"],
+        "d": cells["d"],
+        "bounds_factor": cells["bounds_factor"],
+    }
 
 
 def fit_advice(scores: pd.DataFrame) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def fit_advice(scores: pd.DataFrame) -> dict[str, Any]:
     table = make_matrix(scores)
     return {
         "methods": list(table.columns),
-        "leaves": fit_tree(table),
+        "leaves": fit_leaves(table),
         "regret": evaluate_advice(table),
     }
 
@@ -79,9 +80,29 @@ def compute_excess(matrix: pd.DataFrame) -> pd.DataFrame:
     return excess.where(excess.notna(), worst, axis=0)
 
 
-def fit_tree(matrix: pd.DataFrame) -> list[dict[str, Any]]:
-    """Fit a tree to logarithms of costs over the best one's, and list its leaves."""
-    features = make_features(matrix.index.to_frame(index=False))
+def fit_leaves(matrix: pd.DataFrame) -> list[dict[str, Any]]:
+    """Fit a tree, and summarize the costs in each leaf."""
+    return [
+        {
+            "bounds": bounds,
+            "cells": len(inside),
+            "costs": summarize_costs(inside),
+        }
+        for bounds, inside in divide_cells(matrix)
+    ]
+
+
+def divide_cells(matrix: pd.DataFrame) -> Iterator[tuple[Bounds, pd.DataFrame]]:
+    """Divide cells by a tree that is fitted to logarithms of costs over the best one's.
+
+    Yields
+    ------
+    bounds : dict
+        Of a leaf, see `list_leaves`.
+    inside : DataFrame
+        Costs in the leaf of the methods that have a result there, the best first.
+    """
+    features = pd.DataFrame(make_features(matrix.index.to_frame(index=False)))
     excess = np.log(compute_excess(matrix))
     tree = DecisionTreeRegressor(
         max_depth=DEPTH,
@@ -89,27 +110,17 @@ def fit_tree(matrix: pd.DataFrame) -> list[dict[str, Any]]:
         random_state=0,
     )
     leaf = tree.fit(features, excess).apply(features)
-    leaves = []
     for number, bounds in list_leaves(tree).items():
         is_inside = leaf == number
         means = excess[is_inside].mean()
         order = means.sort_values(kind="stable").index
-        inside = matrix.loc[is_inside, order]
-        leaves.append(
-            {
-                "bounds": bounds,
-                "cells": len(inside),
-                "costs": summarize_costs(inside),
-            }
-        )
-    return leaves
+        yield bounds, matrix.loc[is_inside, order].dropna(axis=1, how="all")
 
 
 def summarize_costs(matrix: pd.DataFrame) -> dict[str, list[float]]:
-    """Return the geometric mean and `QUANTILES` of each method that has a result."""
-    known = matrix.dropna(axis=1, how="all")
-    means = np.exp(np.log(known).mean())
-    low, high = (known.quantile(share) for share in QUANTILES)
+    """Return the geometric mean and `QUANTILES` of each method."""
+    means = np.exp(np.log(matrix).mean())
+    low, high = (matrix.quantile(share) for share in QUANTILES)
     table = pd.DataFrame({"mean": means, "low": low, "high": high})
     return {
         method: [float(f"{value:.4g}") for value in values]
@@ -117,7 +128,7 @@ def summarize_costs(matrix: pd.DataFrame) -> dict[str, list[float]]:
     }
 
 
-def list_leaves(tree: DecisionTreeRegressor) -> dict[int, dict[str, list[float]]]:
+def list_leaves(tree: DecisionTreeRegressor) -> dict[int, Bounds]:
     """Return the bounds of every leaf: of each feature that decides, low and high."""
     nodes = tree.tree_
     leaves = {}
@@ -161,11 +172,14 @@ def evaluate_advice(matrix: pd.DataFrame) -> dict[str, list[float]]:
     excess = compute_excess(matrix)
     datasets = matrix.index.get_level_values("dataset")
     for dataset in datasets.unique():
-        leaves = fit_tree(matrix[datasets != dataset])
-        part = excess[datasets == dataset]
-        features = make_features(part.index.to_frame(index=False)).to_dict("records")
-        for cell, (_, costs) in zip(features, part.iterrows(), strict=True):
-            advised = next(iter(find_leaf(leaves, cell)["costs"]))
+        leaves = [
+            {"bounds": bounds, "advised": inside.columns[0]}
+            for bounds, inside in divide_cells(matrix[datasets != dataset])
+        ]
+        left_out = excess[datasets == dataset]
+        cells = left_out.index.to_frame().to_dict("records")
+        for cell, (_, costs) in zip(cells, left_out.iterrows(), strict=True):
+            advised = find_leaf(leaves, make_features(cell))["advised"]
             regrets["advice"].append(costs[advised] - 1)
             regrets[ALWAYS].append(costs[ALWAYS] - 1)
     return {

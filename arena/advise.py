@@ -13,7 +13,7 @@ ranked; each counts as the mean of its rows.
 
 from collections.abc import Mapping, Sequence
 
-from pkm.arena.advice import ALWAYS, find_leaf, read_advice
+from pkm.arena.advice import ALWAYS, find_leaf, make_features, read_advice
 from pkm.arena.suite import read_suite
 from pkm.catalogue import current
 from pkm.datasets.user_schema import Schema
@@ -21,6 +21,7 @@ from pkm.experiments.config.groups import read_choice
 from pkm.experiments.config.settings import EPSILON, FILE, at_least, one_of, require
 from pkm.experiments.console.console import make_main
 from pkm.methods import load_method
+from pkm.yaml_files import read_value
 
 #: Of the data, all required.
 NUMBERS = {
@@ -52,10 +53,7 @@ def read_numbers(options: Mapping[str, str]) -> dict[str, float]:
     numbers: dict[str, float] = {}
     for name, rule in NUMBERS.items():
         text = options.get(name, "")
-        try:
-            value = float(text) if name == "epsilon" else int(text)
-        except ValueError:
-            value = None
+        value = read_value(text)
         require(value is not None and rule.holds(value), name, text, rule.text)
         numbers[name] = value
     return numbers
@@ -79,14 +77,8 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     BOUNDS.require("bounds", bounds)
     UNITS.require("unit", unit)
     advice = read_advice()
-    leaf = find_leaf(
-        advice["leaves"],
-        {
-            "n_epsilon_per_k": numbers["n"] * numbers["epsilon"] / numbers["k"],
-            "d": numbers["d"],
-            "bounds_factor": WIDE_FACTOR if bounds == "wide" else 1.0,
-        },
-    )
+    numbers["bounds_factor"] = WIDE_FACTOR if bounds == "wide" else 1.0
+    leaf = find_leaf(advice["leaves"], make_features(numbers))
     methods = list(leaf["costs"])
     if unit == "person":
         size = int(numbers["n"]), int(numbers["d"])
@@ -110,4 +102,11 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     )
 
 
-main = make_main("advise", __doc__, "WORD", (*NUMBERS, "schema", "bounds", "unit"), run)
+OPTIONS = (*NUMBERS, "schema", "bounds", "unit")
+main = make_main(
+    "advise",
+    __doc__,
+    "WORD",
+    OPTIONS,
+    run,
+)

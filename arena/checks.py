@@ -28,12 +28,12 @@ CONSTANT = ("target", "variant", "notion", "adjacency", "trust", "view", "noise"
 
 def check_files(entry: Entry, folder: Path) -> list[str]:
     """Compare the files of a folder with those that its entry lists."""
-    found = list_files(folder)
-    names = sorted(found.keys() | entry.files.keys())
+    present = list_files(folder)
+    names = sorted(present.keys() | entry.files.keys())
     return check_size(folder) + [
         f"{name}: the file is not the one that {entry.name} was submitted with"
         for name in names
-        if found.get(name) != entry.files.get(name)
+        if present.get(name) != entry.files.get(name)
     ]
 
 
@@ -61,10 +61,10 @@ def list_suite_cells(entry: Entry, rows: pd.DataFrame) -> dict[CellName, list[in
 def list_stored_cells(rows: pd.DataFrame) -> dict[CellName, list[int]]:
     """List the cells of rows, with their seeds."""
     cells = {}
-    for (*name, epsilon), part in rows.groupby(CELL_KEYS, dropna=False):
+    for (*name, epsilon), cell in rows.groupby(CELL_KEYS, dropna=False):
         if math.isnan(epsilon):
             epsilon = None
-        cells[*name, epsilon] = sorted(part["seed"])
+        cells[*name, epsilon] = sorted(cell["seed"])
     return cells
 
 

@@ -78,9 +78,9 @@ def make_page(entry: Entry, rows: pd.DataFrame | None) -> str:
         lines.append(NO_RESULT)
     else:
         reference = read_suite(entry.suite)["reference"]
-        for factor, part in score_costs(rows, reference).groupby("bounds_factor"):
+        for factor, costs in score_costs(rows, reference).groupby("bounds_factor"):
             width = "" if factor == 1 else f", {factor:g} times as wide"
-            lines += [f"Bounds of the suite{width}:", "", *format_costs(part), ""]
+            lines += [f"Bounds of the suite{width}:", "", *format_costs(costs), ""]
         cpu = cpu_ratio(rows, reference)
         if not math.isnan(cpu):
             lines += [f"A fit takes {cpu:.2g} times the CPU time of {reference}."]

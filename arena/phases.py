@@ -64,8 +64,8 @@ def audit(method: Mapping[str, Any], n_pairs: int, seed: int) -> dict[str, Any]:
     return {
         "record": make_record(report, estimator),
         "findings": [
-            f"{found.view}: {found.label}: {found.message}"
-            for found in report.unregistered
+            f"{finding.view}: {finding.label}: {finding.message}"
+            for finding in report.unregistered
         ],
     }
 

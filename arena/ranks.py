@@ -201,8 +201,8 @@ def make_table(
     is_wide = scores["bounds_factor"] > 1
     wide, scores = scores[is_wide], scores[~is_wide]
     columns = {"cost": average_costs(scores)}
-    for epsilon, part in scores.groupby("epsilon"):
-        columns[f"epsilon {epsilon:g}"] = average_costs(part)
+    for epsilon, costs in scores.groupby("epsilon"):
+        columns[f"epsilon {epsilon:g}"] = average_costs(costs)
     columns["wide bounds"] = average_costs(wide)
 
     # Sets of which no cell is missing.

@@ -50,8 +50,8 @@ def cpu_ratio(rows: pd.DataFrame, reference: str) -> float:
     timed = rows[rows["timing"]]
     is_reference = timed["method"] == reference
     own, base = (
-        part.groupby("dataset")["fit_cpu_seconds"].median()
-        for part in (timed[~is_reference], timed[is_reference])
+        fits.groupby("dataset")["fit_cpu_seconds"].median()
+        for fits in (timed[~is_reference], timed[is_reference])
     )
     ratios = own / base
     return geometric_mean(ratios.dropna())

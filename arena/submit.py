@@ -43,10 +43,11 @@ from pkm.arena.suite import CELL_KEYS, CURRENT, label_cell, make_stage_plan
 from pkm.experiments.cell.code_hash import find_dependencies
 from pkm.experiments.cell.environment import describe_environment
 from pkm.experiments.config.groups import read_choice
-from pkm.experiments.config.settings import at_least, require
-from pkm.experiments.console.console import make_main
+from pkm.experiments.config.settings import at_least
+from pkm.experiments.console.console import make_main, require_one
 from pkm.methods import import_path, load_method
 from pkm.methods.baselines.program import find_files
+from pkm.yaml_files import read_value
 
 KEYS = ("stage", "out", "by", "jobs", "data", "suite")
 #: Pairs of neighbors of the audit, and seconds of it and of the conformance suite.
@@ -58,10 +59,10 @@ STAGE_SECONDS = 24 * 3600
 
 def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     """Make the entry of a method."""
-    require(len(words) == 1, "method", " ".join(words), "one method")
+    name = require_one(words, "method", "one method")
     stage = options.get("stage", "lite")
     suite = options.get("suite", CURRENT)
-    method = read_choice("method", words[0])
+    method = read_choice("method", name)
     # A class has one path in rows, whichever module it was named by.
     method["_target_"] = import_path(load_method(method["_target_"]))
     out = Path(options.get("out", f"entries/{suite}-{stage}-{method['name']}"))
@@ -82,11 +83,9 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
 
 def read_jobs(options: Mapping[str, str]) -> int:
     """Read the number of worker processes, two by default."""
-    jobs = options.get("jobs", "2")
-    rule = at_least(1)
-    is_allowed = jobs.isdigit() and rule.holds(int(jobs))
-    require(is_allowed, "jobs", jobs, rule.text)
-    return int(jobs)
+    jobs = read_value(options.get("jobs", "2"))
+    at_least(1).require("jobs", jobs)
+    return jobs
 
 
 def submit(
@@ -215,8 +214,8 @@ def find_source(method: Mapping[str, Any]) -> tuple[str, dict[str, Path]]:
         # A distribution has this file if it was installed from a folder.
         if distribution.read_text("direct_url.json") is None:
             return f"{name} {distribution.version}", files
-    found = find_dependencies([module], external_package=top)
-    for name, path in found.items():
+    dependencies = find_dependencies([module], external_package=top)
+    for name, path in dependencies.items():
         parts = name.split(".")
         if path.name == "__init__.py":
             parts.append("__init__")

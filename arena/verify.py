@@ -64,9 +64,11 @@ from pkm.arena.suite import (
 )
 from pkm.experiments.cell.environment import describe_environment
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import make_main
+from pkm.experiments.console.console import make_main, require_one
 from pkm.experiments.reports.crate import write_json
 from pkm.files import sha256
+from pkm.scalars import is_positive
+from pkm.yaml_files import read_value
 
 KEYS = ("by", "share", "jobs", "data")
 SHARE = 0.1
@@ -165,14 +167,17 @@ def verify(
             # Compiled modules could differ from the source.
             ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
             shutil.copytree(folder / SOURCE, work / SOURCE, ignore=ignored)
-        is_repeatable, found = repeat_checks(entry, work)
-        findings += found
+        is_repeatable, failures = repeat_checks(entry, work)
+        findings += failures
         try:
             where = {"suite": entry.suite, "stage": entry.stage, "data_dir": data_dir}
             request = {"method": entry.method, **where}
             seconds = 2 * limit * (1 + len(present))
             repeated = run_attempt(
-                "repeat", request | {"cells": present}, work, seconds
+                "repeat",
+                request | {"cells": present},
+                work,
+                seconds,
             )
             request |= {"cells": chosen, "jobs": jobs}
             run_attempt("run", request, work, STAGE_SECONDS, len(chosen))
@@ -181,8 +186,8 @@ def verify(
             findings.append(f"cannot be run again: {error}")
         else:
             findings += repeated["leaks"]
-            n_equal, found = compare_runs(entry, rows, fresh, chosen, is_repeatable)
-            findings += found
+            n_equal, changes = compare_runs(entry, rows, fresh, chosen, is_repeatable)
+            findings += changes
 
     status = "verified" if n_equal == len(chosen) else "re-run"
     verification = Verification(
@@ -294,26 +299,27 @@ def compare_runs(
         if own_codes and codes != own_codes and is_same_commit:
             findings.append(f"{method}: rows are of other code than this")
         repeats = is_repeatable or method == reference
-        equal, found = compare_cells(
+        equal, differences = compare_cells(
             rows,
             fresh,
             [name for name in chosen if name[1] == method],
             is_repeatable=repeats and is_same_software and codes == own_codes,
         )
         n_equal += equal
-        findings += found
+        findings += differences
     return n_equal, findings + compare_times(rows, fresh, reference)
 
 
 def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     """Verify an entry and print what was found."""
-    require(len(words) == 1, "folder", " ".join(words), "one folder of an entry")
-    share = options.get("share", str(SHARE))
-    require(is_share(share), "share", share, "a number above 0, at most 1")
+    folder = require_one(words, "folder", "one folder of an entry")
+    share = read_value(options.get("share", str(SHARE)))
+    is_share = is_positive(share) and share <= 1
+    require(is_share, "share", share, "a number above 0, at most 1")
     verification = verify(
-        Path(words[0]),
+        Path(folder),
         verifier=options.get("by", ""),
-        share=float(share),
+        share=share,
         jobs=read_jobs(options),
         data_dir=options.get("data"),
     )
@@ -324,18 +330,10 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> int:
     n_cells = len(verification.cells)
     n_findings = len(verification.findings)
     print(
-        f"{words[0]}: {verification.status}; {n_findings} findings; "
+        f"{folder}: {verification.status}; {n_findings} findings; "
         f"{verification.equal} of {n_cells} cells are equal bit for bit, run again"
     )
     return int(verification.status == "refuted")
-
-
-def is_share(text: str) -> bool:
-    """Tell whether a text is a share of the cells."""
-    try:
-        return 0 < float(text) <= 1
-    except ValueError:
-        return False
 
 
 main = make_main("arena verify", __doc__, "FOLDER", KEYS, run)

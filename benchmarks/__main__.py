@@ -4,14 +4,14 @@ Times are the least CPU seconds of a few repetitions on one thread in one proces
 that load on the machine affects the ratios little.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
 from pkm.arguments import Parser
 from pkm.benchmarks.dist_dp import measure_distance_based
-from pkm.benchmarks.files import measure_files
+from pkm.benchmarks.files import measure_files, measure_persons
 from pkm.benchmarks.first_calls import measure_first_calls
 from pkm.benchmarks.kaplan_stemmer import measure_kaplan_stemmer
 from pkm.benchmarks.lloyd import measure_single_fits, measure_sweep
@@ -19,13 +19,12 @@ from pkm.benchmarks.local_dp import measure_local_model
 from pkm.benchmarks.measurement import Measurement
 from pkm.benchmarks.noise import measure_secure_noise
 from pkm.benchmarks.passes import measure_passes
-from pkm.benchmarks.persons import measure_persons
 from pkm.benchmarks.protocol import measure_protocol
 from pkm.benchmarks.trees import measure_trees
 from pkm.benchmarks.unlearning import measure_unlearning
 from pkm.experiments.fit.threads import limit_threads
 
-PARTS: dict[str, Callable[[float], list[Measurement]]] = {
+PARTS: dict[str, Callable[[float], Iterable[Measurement]]] = {
     "first_calls": measure_first_calls,
     "sweep": measure_sweep,
     "single_fits": measure_single_fits,
@@ -77,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     n_missed = 0
     for name in options.parts or PARTS:
         with limit_threads(1):
-            rows = PARTS[name](options.scale)
+            rows = list(PARTS[name](options.scale))
         for row in rows:
             verdict = "ok" if row.is_met else "MISSED"
             measured = f"{row.value:.3g} {row.unit}"

@@ -1,5 +1,6 @@
 """Kaplan and Stemmer's method and that of Balcan et al.: time and memory."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -24,10 +25,9 @@ FITS = {
 }
 
 
-def measure_kaplan_stemmer(scale: float) -> list[Measurement]:
+def measure_kaplan_stemmer(scale: float) -> Iterator[Measurement]:
     """Measure fits of sixteen clusters in the unit ball."""
     labels = np.arange(round(scale * N_POINTS)) % N_CLUSTERS
-    rows = []
     for name, (method, d, max_seconds) in FITS.items():
         # Norms are about 0.8; the method projects those above 1 to the ball.
         spread = 0.15 / np.sqrt(d)
@@ -35,6 +35,5 @@ def measure_kaplan_stemmer(scale: float) -> list[Measurement]:
         X = draw_mixture(labels, d, spread=spread, max_mean=max_mean)
         fit = partial(method.fit_batch, Points.from_grid(snap(X)), [0], secure=False)
         title = f"{name}, {len(X):,} points"
-        rows.append(measure_time(title, fit, max_seconds))
-        rows.append(measure_memory(title, fit, X.size, MAX_BYTES_PER_VALUE))
-    return rows
+        yield measure_time(title, fit, max_seconds)
+        yield measure_memory(title, fit, X.size, MAX_BYTES_PER_VALUE)

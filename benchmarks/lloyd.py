@@ -1,7 +1,7 @@
 """Speed of the Lloyd methods: a sweep over small data, and single fits."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -28,7 +28,7 @@ GEMM_SIZE = 1500
 N_FITS = 100
 
 
-def measure_sweep(scale: float) -> list[Measurement]:
+def measure_sweep(scale: float) -> Iterator[Measurement]:
     """Measure four methods, five budgets and twenty seeds on s1, with their NICV."""
     points, label = load_points("s1", (5000, 2), scale)
     prepared = Points.from_grid(snap(points))
@@ -50,35 +50,32 @@ def measure_sweep(scale: float) -> list[Measurement]:
     seconds = min_seconds(lambda: run_batches(range(20)))
     numpy_seconds = 10 * min_seconds(lambda: run_numpy(range(2)), repetitions=1)
     title = f"{label}: sweep of 320 fits"
-    return [
-        Measurement(
-            title,
-            seconds,
-            "s CPU",
-            at_most=0.1,
-        ),
-        Measurement(
-            f"{title}, against numpy",
-            numpy_seconds / seconds,
-            "x",
-            at_least=20,
-        ),
-    ]
+    yield Measurement(
+        title,
+        seconds,
+        "s CPU",
+        at_most=0.1,
+    )
+    ratio = numpy_seconds / seconds
+    yield Measurement(
+        f"{title}, against numpy",
+        ratio,
+        "x",
+        at_least=20,
+    )
 
 
-def measure_single_fits(scale: float) -> list[Measurement]:
+def measure_single_fits(scale: float) -> Iterator[Measurement]:
     """Measure fits of FastLloyd, their distances, and fits one by one."""
     matrix = np.ones((GEMM_SIZE, GEMM_SIZE))
     gemm_seconds = min_seconds(lambda: matrix @ matrix) / GEMM_SIZE**3
-    rows = []
     for name, shape, k in SETS:
         points, label = load_points(name, shape, scale)
         title = f"{label}, k = {k}"
-        rows.append(compare_with_numpy(points, title, k))
+        yield compare_with_numpy(points, title, k)
         if shape[1] >= GEMM_COLUMNS:
-            rows.append(compare_with_gemm(points, title, k, gemm_seconds))
-    rows.append(compare_with_batch(round(5000 * scale)))
-    return rows
+            yield compare_with_gemm(points, title, k, gemm_seconds)
+    yield compare_with_batch(round(5000 * scale))
 
 
 def compare_with_numpy(points: np.ndarray, title: str, k: int) -> Measurement:
@@ -87,10 +84,10 @@ def compare_with_numpy(points: np.ndarray, title: str, k: int) -> Measurement:
     grid_points = snap(points)
     seconds = min_seconds(lambda: method.fit_batch(grid_points, [0], secure=False))
     numpy_seconds = min_seconds(lambda: cluster(method, points, 0), repetitions=1)
-    title = f"{title}: fit against numpy"
+    ratio = numpy_seconds / seconds
     return Measurement(
-        title,
-        numpy_seconds / seconds,
+        f"{title}: fit against numpy",
+        ratio,
         "x",
         at_least=20,
     )
@@ -105,9 +102,8 @@ def compare_with_gemm(
     centers = grid_points[None, :k]
     seconds = min_seconds(lambda: labels(prepared, centers))
     rate = points.size * k * gemm_seconds / seconds
-    title = f"{title}: distances"
     return Measurement(
-        title,
+        f"{title}: distances",
         rate,
         "of GEMM's rate",
         at_least=0.5,

@@ -1,5 +1,6 @@
 """Speed and memory of the local model: a million users."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -29,32 +30,28 @@ MAX_BYTES = 8  # a value
 N_VALUES = 4096
 
 
-def measure_local_model(scale: float) -> list[Measurement]:
+def measure_local_model(scale: float) -> Iterator[Measurement]:
     """Measure fits of users in eight columns, and estimates of counts of values."""
     n = round(scale * N_USERS)
     X = draw_mixture(np.arange(n) % N_CLUSTERS, 8, max_mean=0.5)
     points = Points.from_grid(snap(X))
-    rows = []
     for name, method in METHODS.items():
         fit = partial(method.fit_batch, points, [0], secure=False)
-        rows.append(measure_time(f"{n:,} users, local {name}", fit, MAX_SECONDS))
+        yield measure_time(f"{n:,} users, local {name}", fit, MAX_SECONDS)
     fit = partial(METHODS["Kaplan-Stemmer"].fit_batch, points, [0], secure=False)
-    rows.append(measure_memory(f"{n:,} users, Kaplan-Stemmer", fit, X.size, MAX_BYTES))
+    yield measure_memory(f"{n:,} users, Kaplan-Stemmer", fit, X.size, MAX_BYTES)
 
     # Compare a fast Hadamard transform with counting for each user.
     users = np.arange(n // 10)
     hashing = min_seconds(lambda: estimate_counts(LocalHashing, users), 2)
     hadamard = min_seconds(lambda: estimate_counts(HadamardResponse, users), 2)
     title = f"{N_VALUES:,} values: Hadamard against hashing"
-    rows.append(
-        Measurement(
-            title,
-            hashing / hadamard,
-            "x",
-            at_least=10,
-        )
+    yield Measurement(
+        title,
+        hashing / hadamard,
+        "x",
+        at_least=10,
     )
-    return rows
 
 
 def estimate_counts(

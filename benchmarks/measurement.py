@@ -86,7 +86,7 @@ def measure_time(
         f"{title}: a fit",
         seconds,
         "s CPU",
-        at_most=at_most,
+        at_most,
     )
 
 
@@ -99,5 +99,5 @@ def measure_memory(
         f"{title}: memory",
         peak,
         "bytes a value",
-        at_most=at_most,
+        at_most,
     )

@@ -5,7 +5,7 @@ divided by the difference of these numbers.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -31,17 +31,16 @@ N_PRODUCTS = 12_000_000  # take as long as a pass over these points
 MATRIX = 1024  # rows and columns of a matrix product
 
 
-def measure_passes(scale: float) -> list[Measurement]:
+def measure_passes(scale: float) -> Iterator[Measurement]:
     """Measure passes on one and two threads, of many replicates, and a fit's memory."""
     n_values = round(scale * N_VALUES)
-    rows = []
     for n_threads, n_replicates, at_least in RUNS:
         with limit_threads(n_threads):
             for d, k in SHAPES:
                 inputs = draw_inputs(n_values // d, d, k, n_replicates)
-                rows.append(measure_pass(*inputs, n_threads, at_least))
-    rows += measure_threads(round(scale * THREADED_POINTS))
-    return [*rows, *map(measure_fit_memory, (np.float64, np.float32))]
+                yield measure_pass(*inputs, n_threads, at_least)
+    yield from measure_threads(round(scale * THREADED_POINTS))
+    yield from map(measure_fit_memory, (np.float64, np.float32))
 
 
 def draw_inputs(n: int, d: int, k: int, n_replicates: int) -> tuple[Points, np.ndarray]:
@@ -124,7 +123,7 @@ def time_repetition(
     return (times[1::2] - times[::2]) / N_EXTRA
 
 
-def measure_threads(n: int) -> list[Measurement]:
+def measure_threads(n: int) -> Iterator[Measurement]:
     """Measure a pass on two threads by the wall clock, and what the machine allows.
 
     For reference, the second row is the speed-up of a compute-bound loop. Where other
@@ -145,19 +144,18 @@ def measure_threads(n: int) -> list[Measurement]:
     one, two = np.min(times, axis=0)
     ours, products = one / two
     title = f"pass over {n:,} points, d = 10, k = 32: two threads"
-    return [
-        Measurement(
-            title,
-            ours,
-            "x one",
-            at_least=1.8,
-        ),
-        Measurement(
-            "multiplications in registers: two threads",
-            products,
-            "x one",
-        ),
-    ]
+    yield Measurement(
+        title,
+        ours,
+        "x one",
+        at_least=1.8,
+    )
+    title = "multiplications in registers: two threads"
+    yield Measurement(
+        title,
+        products,
+        "x one",
+    )
 
 
 def multiply_in_threads(n_threads: int) -> None:

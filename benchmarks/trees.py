@@ -1,5 +1,6 @@
 """Speed and memory of the methods that grow trees: DPM and LSH-Splits."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -26,9 +27,8 @@ N_FITS = 10  # replicates that share an encoding of the points
 MAX_BYTES_PER_VALUE = 3
 
 
-def measure_trees(scale: float) -> list[Measurement]:
+def measure_trees(scale: float) -> Iterator[Measurement]:
     """Measure the time of a replicate in a batch, and the memory of DPM."""
-    rows = []
     for name, shape, k, bounds, dpm_seconds, lsh_seconds in SETS:
         raw, label = load_points(name, shape, scale, bounds)
         domain = np.repeat([bounds], raw.shape[1], axis=0).T
@@ -39,23 +39,22 @@ def measure_trees(scale: float) -> list[Measurement]:
             method = DPM(k, variant=variant)
             fit = partial(method.fit_batch, points, range(N_FITS), domain, secure=False)
             dpm = measure_time(title, fit, dpm_seconds, N_FITS)
-            rows.append(dpm)
+            yield dpm
             # Plain DPM sorts all columns once for each of seven levels.
-            rows.append(
-                Measurement(
-                    f"{title}: one sort of the columns over a fit",
-                    sort / dpm.value,
-                    "x",
-                    at_least=1,
-                )
+            ratio = sort / dpm.value
+            what = "one sort of the columns over a fit"
+            yield Measurement(
+                f"{title}: {what}",
+                ratio,
+                "x",
+                at_least=1,
             )
             # Encodings of the points count.
             points.cache.clear()
             fit = partial(method.fit_batch, points, [0], domain, secure=False)
-            rows.append(measure_memory(title, fit, raw.size, MAX_BYTES_PER_VALUE))
+            yield measure_memory(title, fit, raw.size, MAX_BYTES_PER_VALUE)
 
             method = LSHSplits(k, variant=variant)
             fit = partial(method.fit_batch, points, range(N_FITS), domain, secure=False)
             title = f"{label}: LSH-Splits {variant}"
-            rows.append(measure_time(title, fit, lsh_seconds, N_FITS))
-    return rows
+            yield measure_time(title, fit, lsh_seconds, N_FITS)

@@ -1,6 +1,7 @@
 """Speed of unlearning: removals per second, and fit time over removal time."""
 
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -22,28 +23,25 @@ SIZES = ((N_POINTS // 100, 4), (N_POINTS // 10, 10), (N_POINTS, 10))
 SHARES = {0.0: 20, 0.001: 5, 0.01: 2}
 
 
-def measure_unlearning(scale: float) -> list[Measurement]:
+def measure_unlearning(scale: float) -> Iterator[Measurement]:
     """Measure removals from the data set celltype, and from up to a million points."""
-    rows = measure_removals(scale)
+    yield from measure_removals(scale)
     for n, k in SIZES:
-        rows += compare_with_fits(round(scale * n), k)
+        yield from compare_with_fits(round(scale * n), k)
     n = round(scale * N_POINTS)
     model = Unlearning(4).fit(draw_clients(n, 4), 0)
     for size, at_least in MIN_RATES.items():
         rate = size / time_request(model, size, N_REQUESTS)
         title = f"{n:,} x 10: exact removals, {size} a request"
-        rows.append(
-            Measurement(
-                title,
-                rate,
-                "/ s CPU",
-                at_least=at_least,
-            )
+        yield Measurement(
+            title,
+            rate,
+            "/ s CPU",
+            at_least=at_least,
         )
-    return rows
 
 
-def measure_removals(scale: float) -> list[Measurement]:
+def measure_removals(scale: float) -> Iterator[Measurement]:
     """Measure removals of single points, with and without seeding again."""
     X, label = load_points("celltype", (12_009, 10), scale)
     grids = np.array_split(snap(X), N_CLIENTS)
@@ -61,43 +59,37 @@ def measure_removals(scale: float) -> list[Measurement]:
         else:
             quick.append(1e3 * removal.client_seconds)
     title = f"{label}: a removal"
-    return [
-        Measurement(
-            f"{title}, at the client",
-            np.median(quick),
-            "ms",
-            at_most=0.1,
-        ),
-        Measurement(
-            f"{title} of a seed",
-            np.median(slow),
-            "ms CPU",
-            at_most=10,
-        ),
-    ]
+    yield Measurement(
+        f"{title}, at the client",
+        np.median(quick),
+        "ms",
+        at_most=0.1,
+    )
+    yield Measurement(
+        f"{title} of a seed",
+        np.median(slow),
+        "ms CPU",
+        at_most=10,
+    )
 
 
-def compare_with_fits(n: int, k: int) -> list[Measurement]:
+def compare_with_fits(n: int, k: int) -> Iterator[Measurement]:
     """Measure a fit over exact removals (``server="repaired"``), by their size."""
     method = Unlearning(k, server="repaired")
     clients = draw_clients(n, k)
     fit_seconds = min_seconds(lambda: method.fit(clients, 0), 2)
     model = method.fit(clients, 0)
-    rows = []
     for share, n_requests in SHARES.items():
         size = max(1, round(share * n))
         ratio = fit_seconds / time_request(model, size, n_requests)
         title = f"{n:,} x 10, k = {k}: a fit over an exact removal of {size:,}"
         at_least = 3.0 if size == 1 else None
-        rows.append(
-            Measurement(
-                title,
-                ratio,
-                "x CPU",
-                at_least=at_least,
-            )
+        yield Measurement(
+            title,
+            ratio,
+            "x CPU",
+            at_least=at_least,
         )
-    return rows
 
 
 def time_request(model: FederatedModel, size: int, n_requests: int) -> float:

@@ -19,6 +19,7 @@ from pkm.datasets.loading import (
 )
 from pkm.datasets.scaling import PREPROCESSING, Scaled, scale
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable
+from pkm.datasets.user_files import FileOptions
 
 __all__ = [
     "PREPROCESSING",
@@ -26,6 +27,7 @@ __all__ = [
     "DataUnavailable",
     "Dataset",
     "Fetched",
+    "FileOptions",
     "Scaled",
     "check_domain",
     "check_n_clusters",

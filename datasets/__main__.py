@@ -329,7 +329,11 @@ def make_parser() -> Parser:
         "croissant",
         help="write the Croissant metadata of a data set, or of all into a folder",
     )
-    exporting.add_argument("name", nargs="?", help="a name of the list (default: all)")
+    exporting.add_argument(
+        "name",
+        nargs="?",
+        help="a name of the list (default: all)",
+    )
     exporting.add_argument("--out", help="the file, or the folder (default: croissant)")
     bundling = commands.add_parser(
         "bundle",
@@ -339,7 +343,9 @@ def make_parser() -> Parser:
         "names", nargs="*", metavar="name", help="default: all, and their README.md"
     )
     bundling.add_argument(
-        "--out", default="bundled", help="the folder (default: bundled)"
+        "--out",
+        default="bundled",
+        help="the folder (default: bundled)",
     )
     return parser
 

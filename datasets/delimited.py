@@ -224,13 +224,9 @@ def find_columns(
     ['width', 'height']
     """
     by_text = {str(name): name for name in names}
-    found = []
-    for column in columns:
-        if str(column) in by_text:
-            found.append(by_text[str(column)])
-        elif isinstance(column, int) and 0 <= column < len(names):
-            found.append(names[column])
-    return found
+    by_number = dict(enumerate(names))
+    matches = [by_text.get(str(column), by_number.get(column)) for column in columns]
+    return [name for name in matches if name is not None]
 
 
 def read_texts(
@@ -273,7 +269,7 @@ def read_texts(
         def split_header(choice: Format) -> list[str]:
             return next(choice.split([header]), [])
 
-        choice = max(formats, key=lambda each: len(known & {*split_header(each)}))
+        choice = max(formats, key=lambda other: len(known & {*split_header(other)}))
         names = split_header(choice)
         nulls = [None] * len(names)
         while lines := list(itertools.islice(stream, block_rows)):

@@ -285,10 +285,10 @@ def _read_time(
     decimal: str,
 ) -> float:
     """Read a number, or a time of day such as 17:30 as hours."""
-    parts = str(cell).split(":")
-    if len(parts) == 1:
+    texts = str(cell).split(":")
+    if len(texts) == 1:
         return _read_number(cell, decimal)
-    return math.fsum([float(part) / 60**power for power, part in enumerate(parts)])
+    return math.fsum(float(text) / 60**power for power, text in enumerate(texts))
 
 
 def _read_day(

@@ -60,17 +60,10 @@ class Table(NamedTuple):
     layout: str
 
 
-def read(
-    path: str | PathLike | None,
-    columns: Sequence[Column] | None = None,
-    label: Column | None = None,
-    decimal: str | None = None,
-    groups: Column | None = None,
-    missing: str | None = None,
-) -> Table:
-    """Read the points of a file, the numbers of their classes, and their persons.
+class FileOptions(NamedTuple):
+    """What is read of a user's file, and how: keywords of `pkm.datasets.load`.
 
-    Parameters
+    Attributes
     ----------
     path : path-like
         Text (``.csv``, ``.tsv``, ``.txt``, also gzipped): separators (tab, semicolon,
@@ -92,10 +85,18 @@ def read(
         file are texts: 1 and 01 are two persons.
     missing : str, optional
         How a method treats missing values; rows with some are kept for it.
+    """
 
-    Returns
-    -------
-    Table
+    path: str | PathLike | None = None
+    columns: Sequence[Column] | None = None
+    label: Column | None = None
+    decimal: str | None = None
+    groups: Column | None = None
+    missing: str | None = None
+
+
+def read(options: FileOptions) -> Table:
+    """Read the points of a file, the numbers of their classes, and their persons.
 
     Raises
     ------
@@ -106,6 +107,7 @@ def read(
         is unknown, not numeric or an identifier, or files have different columns. If no
         row is complete. Messages name columns, never rows or values.
     """
+    path, columns, label, decimal, groups, missing = options
     files = list_files(path)
     path = files[0] if len(files) == 1 else path
     suffix = _find_suffix(files[0])
@@ -157,22 +159,15 @@ def list_files(path: str | PathLike | None) -> list[Path]:
         raise DataUnavailable(str(error)) from error
 
 
-def fingerprint(
-    path: str | PathLike | None,
-    columns: Sequence[Column] | None = None,
-    label: Column | None = None,
-    decimal: str | None = None,
-    groups: Column | None = None,
-    missing: str | None = None,
-) -> str:
+def fingerprint(options: FileOptions) -> str:
     """Digest the files' content, what is chosen of it, and the code of its reader.
 
     The points are not parsed. The file is somebody's own: a digest without a key would
     confirm a guess of its content.
     """
-    content = content_digest(path)
-    features = None if columns is None else list(columns)
-    chosen = repr((features, label, decimal, groups, missing))
+    content = content_digest(options.path)
+    features = None if options.columns is None else list(options.columns)
+    chosen = repr(options._replace(path=None, columns=features))
     code = read_code(Path(__file__)) + read_code(Path(delimited.__file__))
     return keyed_digest(content + (chosen + code).encode())
 
@@ -279,11 +274,10 @@ def _choose_array(arrays: dict[str, np.ndarray]) -> np.ndarray:
 
 def _find_column(table: "DataFrame", column: Column) -> Column:
     names = list(table.columns)
-    found = delimited.find_columns(names, [column])
-    if not found:
-        hint = suggestion(str(column), map(str, names))
-        raise ValueError(f"unknown column {column!r}{hint}")
-    return found[0]
+    for name in delimited.find_columns(names, [column]):
+        return name
+    hint = suggestion(str(column), map(str, names))
+    raise ValueError(f"unknown column {column!r}{hint}")
 
 
 def _find_columns(table: "DataFrame", columns: Sequence[Column]) -> list[Column]:

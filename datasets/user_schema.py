@@ -260,15 +260,15 @@ class Schema(TransformerMixin, BaseEstimator):
         # pandas refuses another number of columns.
         places = pd.DataFrame(np.asarray(X, np.float64), columns=names)
         rows = iter(places.to_numpy().T)
-        parts = []
+        blocks = []
         for name, column in _make_columns(self.columns).items():
-            block = [next(rows) for _ in column.suffixes]
-            cells = column.write(*column.decode(block))
+            places_of_column = [next(rows) for _ in column.suffixes]
+            cells = column.write(*column.decode(places_of_column))
             if not isinstance(cells, dict):
                 cells = {"": cells}
-            part = pd.DataFrame(cells)
-            parts.append(part.add_prefix(str(name)))
-        return pd.concat(parts, axis=1)
+            block = pd.DataFrame(cells)
+            blocks.append(block.add_prefix(str(name)))
+        return pd.concat(blocks, axis=1)
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Name the columns of ``transform``, as ``plan_free`` and ``hour_cos``."""

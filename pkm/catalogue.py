@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -69,12 +69,11 @@ class Catalogue:
         for folder in self.search_path:
             _check_folder(folder)
         for group in self.groups():
-            counts = Counter(self._count_names(group).elements())
-            for name, count in counts.items():
-                if count > 1:
-                    places = ", ".join(self._find_places(group, name))
+            for name, places in self._find_places(group).items():
+                if len(places) > 1:
                     raise CatalogueError(
-                        f"{group}={name} is declared twice: {places}; rename one"
+                        f"{group}={name} is declared twice: {', '.join(places)}; "
+                        "rename one"
                     )
 
     def groups(self) -> list[str]:
@@ -85,7 +84,7 @@ class Catalogue:
     @cache  # noqa: B019 (one catalogue lives as long as the process)
     def choices(self, group: str) -> list[str]:
         """List the names of a group."""
-        return sorted(self._count_names(group))
+        return sorted(self._find_places(group))
 
     def folder(self, paper: str) -> Path:
         """Return the folder of a paper.
@@ -135,30 +134,17 @@ class Catalogue:
             key: value for key, value in entry.items() if key != "defaults"
         }
 
-    def _count_names(self, group: str) -> Counter[str]:
-        """Count how often each name of a group is declared."""
-        if group == "paper":
-            files = [
-                path.parent for root in self.search_path for path in _list_papers(root)
-            ]
-        else:
-            files = [
-                path
-                for root in self.search_path
-                for path in (root / group).glob("*.yaml")
-            ]
-        counts = Counter(path.stem for path in files)
+    def _find_places(self, group: str) -> dict[str, list[str]]:
+        """Find the files and entry points that declare each name of a group."""
+        places = defaultdict(list)
+        pattern = f"*/{SWEEPS}" if group == "paper" else "*.yaml"
+        for root in self.search_path:
+            for path in (root / group).glob(pattern):
+                name = path.parent.name if group == "paper" else path.stem
+                places[name].append(str(path))
         if group == "method":
-            counts.update(declared_methods().keys())
-        return counts
-
-    def _find_places(self, group: str, name: str) -> list[str]:
-        """List the files and entry points that declare a name."""
-        pattern = f"{name}/{SWEEPS}" if group == "paper" else f"{name}.yaml"
-        paths = [root / group / pattern for root in self.search_path]
-        places = [str(path) for path in paths if path.is_file()]
-        if group == "method" and name in declared_methods():
-            places.append(f"entry point {declared_methods()[name].value}")
+            for name, entry in declared_methods().items():
+                places[name].append(f"entry point {entry.value}")
         return places
 
 
@@ -267,10 +253,6 @@ def describe_yaml_error(error: "yaml.MarkedYAMLError") -> str:
     if mark is None:
         return str(error.problem)
     return f"{mark.name}:{mark.line + 1}: {error.problem}"
-
-
-def _list_papers(root: Path) -> list[Path]:
-    return sorted((root / "paper").glob(f"*/{SWEEPS}"))
 
 
 def _check_folder(root: Path) -> None:

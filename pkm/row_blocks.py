@@ -275,10 +275,10 @@ def checked_block(block: object, n_columns: int, name: str = "X") -> np.ndarray:
         and block.shape[1] == n_columns
     ):
         return without_mask(block)
-    found = getattr(block, "dtype", type(block).__name__)
+    dtype = getattr(block, "dtype", type(block).__name__)
     raise ValueError(
         f"{name} must be read as blocks of shape (m, {n_columns}) of real numbers, "
-        f"got {found} of shape {getattr(block, 'shape', None)}"
+        f"got {dtype} of shape {getattr(block, 'shape', None)}"
     )
 
 

@@ -73,8 +73,8 @@ def check_method(method: Any, *, n_pairs: int = N_PAIRS, seed: int = 0) -> None:
     if not method.claim.private:
         return
     report = audit(method, n_pairs=n_pairs, seed=seed)
-    for found in report.unregistered:
-        _require(False, f"{name}: {found.view}: {found.label}: {found.message}")
+    for finding in report.unregistered:
+        _require(False, f"{name}: {finding.view}: {finding.label}: {finding.message}")
     for view, verdict in report.verdicts.items():
         _require(verdict != "no power here", f"{name}: {view}: {verdict}")
 
@@ -151,8 +151,8 @@ def check_noise(
         for start in range(0, n_calls // 2, CALLS_PER_RELEASE)
     )
     for test in run_law_tests(runs, 0):
-        found = test.is_refuted and (step or test.what != "grid")
-        _require(not found, f"{test.label}: {test.what}: p = {test.p_value:.2g}")
+        is_wrong = test.is_refuted and (step or test.what != "grid")
+        _require(not is_wrong, f"{test.label}: {test.what}: p = {test.p_value:.2g}")
 
     # Neighbors.
     scores = [np.column_stack([one, _last_bit(one)]) for one in outcomes.values()]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -70,5 +70,16 @@ def read_file(path: Path) -> Any:
         Naming the file and the line, if it is no YAML.
     """
     with path.open(encoding="utf-8") as file:
-        # A subclass of SafeLoader: it constructs plain values alone.
-        return yaml.load(file, Loader)
+        return read_value(file)
+
+
+def read_value(source: str | IO) -> Any:
+    """Read a value, such as one that was typed in a shell; None of nothing.
+
+    Examples
+    --------
+    >>> read_value("1e-6"), read_value("[0,1]"), read_value("")
+    (1e-06, [0, 1], None)
+    """
+    # A subclass of SafeLoader: it constructs plain values alone.
+    return yaml.load(source, Loader)

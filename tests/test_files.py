@@ -89,7 +89,7 @@ def test_unwritable_cache_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "file"))
     path = write_table(tmp_path / "own.csv", 1)
     with pytest.raises(PermissionError, match=r"PKM_CACHE=.*file.* cannot hold"):
-        datasets.fingerprint("file", path=path)
+        datasets.fingerprint("file", datasets.FileOptions(path=path))
 
 
 def test_a_link_of_the_temporary_name_is_not_followed(tmp_path, monkeypatch):

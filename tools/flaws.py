@@ -18,13 +18,13 @@ COMMENT = re.compile("<!-- flaws: (.*?) -->")
 
 def format_flaw(name: str, flaw: Flaw) -> str:
     """Write one entry as a paragraph in Markdown."""
-    shown = "read, not tested" if flaw.evidence == READ else f"`{flaw.evidence}`"
+    evidence = "read, not tested" if flaw.evidence == READ else f"`{flaw.evidence}`"
     return (
         f"**{name}.** {flaw.title}  \n"
         f"*Where*: {flaw.target}, `{flaw.quote}`  \n"
         f"*Effect*: {flaw.effect}  \n"
         f"*What stands*: {flaw.stands}  \n"
-        f"*Shown by*: {shown}. *Authors told*: {flaw.told}.\n"
+        f"*Shown by*: {evidence}. *Authors told*: {flaw.told}.\n"
     )
 
 
@@ -44,7 +44,7 @@ def format_flaws(works: Iterable[str]) -> str:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put entries in the place of their comments: a hook of MkDocs."""
-    return COMMENT.sub(lambda found: format_flaws(found[1].split(", ")), markdown)
+    return COMMENT.sub(lambda match: format_flaws(match[1].split(", ")), markdown)
 
 
 if __name__ == "__main__":

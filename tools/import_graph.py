@@ -7,6 +7,7 @@ import ast
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,6 +49,12 @@ def list_files(pattern: str) -> list[Path]:
     return [path for path in paths if path.is_file() and not path.is_symlink()]
 
 
+@cache
+def parse(path: Path) -> ast.Module:
+    """Parse a Python file, once."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def read_modules() -> dict[str, Path]:
     """Return the files of all modules of the package by their dotted names."""
     modules = {}
@@ -70,29 +77,37 @@ def read_imports() -> list[Import]:
     modules = read_modules()
     imports = []
     for source, path in modules.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for name, in_function in find_imported_names(tree):
-            # The name is a module, or something that a module defines.
-            owner = name.rpartition(".")[0]
-            candidates = [other for other in (name, owner) if other in modules]
-            target = candidates[0] if candidates else source
-            if target != source:
-                imports.append(Import(source, target, in_function))
+        for node, in_function in walk_statements(parse(path)):
+            for name in list_imported_names(node):
+                # The name is a module, or something that a module defines.
+                owner = name.rpartition(".")[0]
+                target = name if name in modules else owner
+                if target in modules and target != source:
+                    imports.append(Import(source, target, in_function))
     return imports
 
 
-def find_imported_names(
-    node: ast.AST, in_function: bool = False
-) -> Iterator[tuple[str, bool]]:
-    """Yield the dotted names that a tree imports, and whether a function does it."""
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-        for alias in node.names:
-            yield prefix + alias.name, in_function
+def walk_statements(
+    node: ast.AST,
+    in_function: bool = False,
+) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield a node and all statements in it, and whether a function has them.
+
+    Expressions hold no statements.
+    """
+    yield node, in_function
+    in_function |= isinstance(node, FUNCTIONS)
     for child in ast.iter_child_nodes(node):
-        yield from find_imported_names(
-            child, in_function or isinstance(node, FUNCTIONS)
-        )
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from walk_statements(child, in_function)
+
+
+def list_imported_names(node: ast.AST) -> list[str]:
+    """List the dotted names that a statement imports; none of another statement."""
+    if not isinstance(node, ast.Import | ast.ImportFrom):
+        return []
+    prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+    return [prefix + alias.name for alias in node.names]
 
 
 def make_graph(imports: Sequence[Import]) -> Graph:

@@ -23,7 +23,11 @@ def list_modules(folders: Iterable[str] = ()) -> list[PurePosixPath]:
     folders = list(folders) or [".", ":!tests"]
     command = ["git", "ls-files", "--", *folders]
     listing = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=True
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     paths = [PurePosixPath(name) for name in listing.stdout.splitlines()]
     return [path for path in paths if path.suffix == ".py" and (ROOT / path).is_file()]

@@ -5,7 +5,7 @@ import itertools
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,7 +25,7 @@ from pkm.experiments.applications.options import DECLARED
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.console.console import make_consoles, run_action, show
 from pkm.files import create_owner_folder, list_missing_folders, remove_empty_folders
-from pkm.names import find_nearest
+from pkm.names import suggestion
 
 #: Settings of Hydra that only a sweep reads, and those that only a single run reads.
 SWEEP_SETTINGS = (
@@ -39,7 +39,7 @@ RUN_SETTINGS = ("hydra.run.",)
 #: All options of Hydra, which prints its usage at an unknown one, with their values
 #: where these are few.
 HYDRA_OPTIONS = DECLARED["options"]
-INFO = ("--info", "-i")  # it needs no value
+INFO = ("--info", "-i")  # without a value, Hydra would take the next word as one
 #: Hydra's options that compose a configuration and run nothing.
 SHOW_OPTIONS = ("--help", "-h", "--hydra-help", "--cfg", "-c", *INFO, "--version")
 MULTIRUN = ("-m", "--multirun")
@@ -114,9 +114,9 @@ def complete_arguments(argv: Sequence[str], command: str) -> list[str]:
         argv = expand_submitit(argv)
     # Hydra reads options before or after all keys, not between them.
     flags = [word for word in argv if word in MULTIRUN]
-    argv = [*flags, *(word for word in argv if word not in flags)]
+    words = [*flags, *(word for word in argv if word not in flags)]
+    argv = complete_options(words, command)
     keys = {word.partition("=")[0] for word in argv}
-    check_options(argv, command)
     if keys & {"-h", "--help"} and command == "run" and "method" not in keys:
         # The help text shows no parameters of methods, which take a second to import.
         return [*argv, "method=package.module:Class"]
@@ -125,8 +125,8 @@ def complete_arguments(argv: Sequence[str], command: str) -> list[str]:
             "method._target_ is not set: use method=package.module:Class"
         )
     if keys.intersection(INFO):
-        # Hydra logs its answer. Without a value, it would take the next word as one.
-        return [*complete_info(argv), "hydra/hydra_logging=default"]
+        # Hydra logs its answer.
+        return [*argv, "hydra/hydra_logging=default"]
     if keys.intersection(SHOW_OPTIONS):
         return argv
     multirun = bool(keys.intersection(MULTIRUN)) or "hydra.mode=MULTIRUN" in argv
@@ -150,20 +150,6 @@ def complete_arguments(argv: Sequence[str], command: str) -> list[str]:
         }
         argv += [f"{key}={value}" for key, value in presets.items() if key not in keys]
     return argv
-
-
-def complete_info(argv: Sequence[str]) -> list[str]:
-    """Give an option ``--info`` without a value its default value.
-
-    Examples
-    --------
-    >>> complete_info(["--info", "k=3"]), complete_info(["--info", "config"])
-    (['--info=all', 'k=3'], ['--info', 'config'])
-    """
-    return [
-        "--info=all" if word in INFO and value not in HYDRA_OPTIONS[word] else word
-        for word, value in itertools.pairwise([*argv, ""])
-    ]
 
 
 def expand_submitit(argv: Sequence[str]) -> list[str]:
@@ -201,8 +187,10 @@ def expand_submitit(argv: Sequence[str]) -> list[str]:
     return [*multirun, *argv, *unset]
 
 
-def check_options(argv: Sequence[str], command: str) -> None:
-    """Refuse unknown options of Hydra and unknown values: it would print its usage.
+def complete_options(argv: Sequence[str], command: str) -> list[str]:
+    """Give ``--info`` its default value; refuse unknown options and values of Hydra.
+
+    Hydra would print its usage.
 
     Raises
     ------
@@ -211,29 +199,26 @@ def check_options(argv: Sequence[str], command: str) -> None:
 
     Examples
     --------
-    >>> check_options(["--cfg", "job", "k=3", "--info"], "run")
+    >>> complete_options(["--cfg", "job", "k=3", "--info"], "run")
+    ['--cfg', 'job', 'k=3', '--info=all']
     """
-    for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):
+    completed = []
+    for word, following in itertools.pairwise([*argv, ""]):
         option, is_assigned, value = word.partition("=")
         is_known = any(name.startswith(option) for name in HYDRA_OPTIONS)
         if option.startswith("--") and not is_known:
-            advice = suggest(option, HYDRA_OPTIONS, f"see pkm {command} --help")
-            raise ConfigurationError(
-                f"{option} is no option of pkm {command}; {advice}"
-            )
+            hint = suggestion(option, HYDRA_OPTIONS)
+            raise ConfigurationError(f"{option} is no option of pkm {command}{hint}")
         known = HYDRA_OPTIONS.get(option)
         if not is_assigned:
             value = "" if "=" in following or following.startswith("-") else following
-        is_left_out = option in INFO and not value
-        if known and value not in known and not is_left_out:
-            advice = suggest(value, known, f"give one of {', '.join(known)}")
-            raise ConfigurationError(f"{value!r} is no value of {option}; {advice}")
-
-
-def suggest(word: str, known: Iterable[str], otherwise: str) -> str:
-    """Suggest the nearest known word; without one return `otherwise`."""
-    near = find_nearest(word, known)
-    return otherwise if near is None else f"did you mean {near}?"
+        if option in INFO and not value:
+            word = "--info=all"
+        elif known and value not in known:
+            hint = suggestion(value, known)
+            raise ConfigurationError(f"{value!r} is no value of {option}{hint}")
+        completed.append(word)
+    return completed
 
 
 @contextmanager
@@ -300,20 +285,20 @@ class SweepStart(Callback):
 
     Attributes
     ----------
-    made : tuple of Path
-        Folders that it has made in this process, the innermost first.
+    folders : list of Path
+        Those that it has made in this process, the innermost first.
     """
 
-    made: ClassVar[tuple[Path, ...]] = ()
+    folders: ClassVar[list[Path]] = []
 
     @classmethod
     def undo(cls) -> None:
         """Remove what a sweep has made that was refused before it ran a job."""
-        for folder in cls.made:
+        for folder in cls.folders:
             # Hydra's copy of the command's configuration.
             if [path.name for path in folder.glob("*")] == [SWEEP_FILE]:
                 (folder / SWEEP_FILE).unlink()
-        remove_empty_folders(cls.made)
+        remove_empty_folders(cls.folders)
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Make the folders, and warn if later jobs depend on results of earlier ones.
@@ -321,13 +306,11 @@ class SweepStart(Callback):
         Sweepers and launchers write objectives and logs, which private data may be
         behind: the folders are their owner's alone.
         """
-        sweep_folder = Path(config.hydra.sweep.dir)
-        made = [
-            *list_missing_folders(sweep_folder),
-            *list_missing_folders(Path(config.results)),
+        roots = [Path(config.hydra.sweep.dir), Path(config.results)]
+        type(self).folders = [
+            folder for root in roots for folder in list_missing_folders(root)
         ]
-        type(self).made = tuple(made)
-        for folder in (Path(config.results), sweep_folder):
+        for folder in reversed(roots):
             create_owner_folder(folder)
         if not config.hydra.sweeper._target_.endswith(BASIC_SWEEPER):
             show(make_consoles()[1], TUNING_WARNING, "yellow")

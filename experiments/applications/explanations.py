@@ -65,8 +65,10 @@ def explain(error: Exception, command: str) -> str:
     if is_config_error and cause.full_key and cause.parent_node:
         key = cause.full_key
         if isinstance(cause.parent_node, ListConfig):
-            given = str(error).removeprefix("Error merging override ")
-            return f"{given} is not allowed: {key} must be a value or a list of values"
+            override = str(error).removeprefix("Error merging override ")
+            return (
+                f"{override} is not allowed: {key} must be a value or a list of values"
+            )
         known = [str(name) for name in cause.parent_node if name != "hydra"]
         return explain_unknown_key(key, known) + hint_at_other_key(key, command)
     listed = re.match("Ambiguous value for argument '(.*)'", str(error))
@@ -111,8 +113,10 @@ def explain_unknown_choice(
         known = [*known, "submitit"]
     if group == "dataset":
         if name.lower().endswith(SUFFIXES):
-            given = f"dataset=file path={name}"
-            return f"dataset={name!r} is unknown. A file is given so: {given}"
+            return (
+                f"dataset={name!r} is unknown. A file is given so: dataset=file "
+                f"path={name}"
+            )
         # Families have more data sets than Hydra lists.
         known = datasets.names()
     return explain_unknown(group, name, known)

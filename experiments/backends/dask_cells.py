@@ -224,10 +224,10 @@ def make_task(cell: Cell, runner: Runner, run: str) -> Task:
 
 def hash_files(cell: Cell) -> str:
     """Hash the files of a cell (SHA-256, hex); empty where there are none."""
-    if cell.path is None:
+    if cell.file.path is None:
         return ""
     with contextlib.suppress(DataUnavailable):
-        return content_digest(cell.path).hex()
+        return content_digest(cell.file.path).hex()
     return ""
 
 
@@ -273,7 +273,7 @@ def run_cell(task: Task) -> tuple[Outcome, bytes]:
         )
     if task.file and hash_files(cell) != task.file:
         raise ConfigurationError(
-            f"path={cell.path!r} is not the same file on this worker: copy it to "
+            f"path={cell.file.path!r} is not the same file on this worker: copy it to "
             "the same path on all machines"
         )
     data_dir = task.data_dir

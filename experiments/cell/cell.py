@@ -7,9 +7,11 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, cached_property
 from glob import has_magic
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pkm import datasets
+from pkm.datasets.loading import NO_FILE
+from pkm.datasets.user_files import FileOptions
 from pkm.experiments.cell.code_hash import code_hash
 from pkm.experiments.cell.kind import Kind
 from pkm.experiments.config.settings import (
@@ -33,17 +35,6 @@ from pkm.schema import names
 #: Style of a method in figures: attributes of its class, keys of its file in
 #: ``conf/method``, columns of its rows.
 STYLE = names("style")
-
-
-class FileOptions(NamedTuple):
-    """Keywords of `pkm.datasets.load` by which a data set called ``"file"`` is read."""
-
-    path: str | None = None
-    columns: tuple | None = None
-    label: str | int | None = None
-    decimal: str | None = None
-    groups: str | int | None = None
-    missing: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,21 +69,10 @@ class Cell(Settings):
         One replicate each.
     metrics : tuple of str
         Names from `pkm.metrics.METRICS`.
-    path : str or None
-        Where a data set called ``"file"`` lies. Not part of the identity: the content
-        is, under a key (see `data_fingerprint`).
-    columns : tuple of str or int, optional
-        Which columns of a data set called ``"file"`` are features. With `label_column`,
-        `decimal`, `groups` and `missing` part of the identity through the data's
-        fingerprint.
-    label_column : str or int, optional
-        Which column of it is the class.
-    decimal : {"point", "comma"}, optional
-        Its decimal mark; by default it is found out.
-    groups : str or int, optional
-        Which column of a data set has the person of every row.
-    missing : str, optional
-        How the method treats missing values of it. Metrics are of complete rows.
+    file : FileOptions
+        Where a data set called ``"file"`` lies and how it is read; its `groups` hold
+        for other data sets, too. Part of the identity through the fingerprint of the
+        data, which has the content under a key. Metrics are of complete rows.
     bounds : tuple or None
         Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or
         one value per column.
@@ -143,12 +123,7 @@ class Cell(Settings):
     delta: float | str | None = checked_field(MISSING, DELTA)
     seeds: tuple[int, ...] = checked_field(MISSING, SEEDS)
     metrics: tuple[str, ...] = checked_field(MISSING, METRICS)
-    path: str | None = checked_field(None, PATH)
-    columns: tuple | None = None
-    label_column: str | int | None = None
-    decimal: str | None = None
-    groups: str | int | None = None
-    missing: str | None = None
+    file: FileOptions = NO_FILE
     bounds: tuple | None = None
     clip: bool = checked_field(True, FLAG)
     timing: bool = checked_field(False, FLAG)
@@ -166,6 +141,7 @@ class Cell(Settings):
             TEXT.require(name, value)
         for metric in self.metrics:
             TEXT.require("metrics", metric)
+        PATH.require("path", self.file.path)
         self.kind.check_cell(self)
 
     def __hash__(self) -> int:
@@ -186,9 +162,9 @@ class Cell(Settings):
 
         Of a pattern it is the name of the folder.
         """
-        if self.path is None:
+        if self.file.path is None:
             return self.dataset
-        path = Path(self.path)
+        path = Path(self.file.path)
         return path.parent.name or path.stem if has_magic(path.name) else path.stem
 
     @property
@@ -217,15 +193,15 @@ class Cell(Settings):
         """Return the columns of its rows that are known before it is run."""
         params = dict(self.params)
         params.pop("variant", None)
-        if self.missing is not None:
-            params["missing"] = self.missing
+        if self.file.missing is not None:
+            params["missing"] = self.file.missing
         return {
             "method": self.method,
             "target": self.target,
             "variant": self.variant,
             "params": params,
             "dataset": self.dataset_name,
-            "unit": str(Unit.ROW if self.groups is None else Unit.PERSON),
+            "unit": str(Unit.ROW if self.file.groups is None else Unit.PERSON),
             "preprocessing": self.preprocessing,
             "k": self.k,
             "timing": self.timing,
@@ -241,19 +217,7 @@ class Cell(Settings):
     @property
     def data(self) -> str:
         """Fingerprint of the points; see `data_fingerprint`."""
-        return data_fingerprint(self.dataset, *self.file)
-
-    @property
-    def file(self) -> FileOptions:
-        """Path and options from which a data set called ``"file"`` is read."""
-        return FileOptions(
-            self.path,
-            self.columns,
-            self.label_column,
-            self.decimal,
-            self.groups,
-            self.missing,
-        )
+        return data_fingerprint(self.dataset, self.file)
 
     @property
     def points(self) -> tuple:
@@ -271,7 +235,7 @@ class Cell(Settings):
 IDENTITY = [
     declared
     for declared in fields(Cell)
-    if declared.compare and declared.name not in (*FileOptions._fields, "label_column")
+    if declared.compare and declared.name != "file"
 ]
 
 
@@ -287,10 +251,10 @@ def to_canonical_json(value: Any) -> str:
 
 
 @cache
-def data_fingerprint(dataset: str, *file: Any) -> str:
+def data_fingerprint(dataset: str, file: FileOptions) -> str:
     """Return the fingerprint of a data set, computed once per process.
 
     The fingerprint of a file, or of records given on request, is keyed by the secret of
     the cache folder. Otherwise a reader of rows could find the records by trial.
     """
-    return datasets.fingerprint(dataset, **FileOptions(*file)._asdict())
+    return datasets.fingerprint(dataset, file)

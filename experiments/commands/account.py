@@ -16,7 +16,12 @@ from dataclasses import replace
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError, require_choices
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import make_consoles, make_main, show
+from pkm.experiments.console.console import (
+    make_consoles,
+    make_main,
+    require_one,
+    show,
+)
 
 #: Terms of a new account: the key and the type of its value.
 TERMS = {
@@ -127,8 +132,7 @@ def run(names: Sequence[str], options: Mapping[str, str]) -> None:
     """
     from pkm.privacy import Budget, PrivacyAccountant
 
-    require(len(names) == 1, "FILE", " ".join(names), "one file of an account")
-    path = names[0]
+    path = require_one(names, "FILE", "one file of an account")
     terms = read_terms(options)
     if terms:
         of_account = {"composition", "failure_delta"} & terms.keys()

@@ -30,14 +30,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 from sklearn.base import clone
 from tqdm import tqdm
 
 from pkm.datasets.user_schema import Schema
 from pkm.datasets.user_tables import read_blocks
 from pkm.experiments.config.settings import FILE, at_least, require
-from pkm.experiments.console.console import make_main
+from pkm.experiments.console.console import make_main, require_one
 from pkm.experiments.reports.cluster_page import build_page, describe_unread
 from pkm.methods.schedule import round_up, smallest_epsilon
 from pkm.methods.synthetic.price import (
@@ -47,6 +46,7 @@ from pkm.methods.synthetic.price import (
 )
 from pkm.methods.synthetic.synopsis import SynopsisKMeans
 from pkm.scalars import is_positive
+from pkm.yaml_files import read_value
 
 #: Options that are parameters of the method, by their names there.
 PARAMETERS = {
@@ -74,9 +74,9 @@ IDS = "person id"
 
 def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     """Cluster a table, or say what to expect; nothing is left half-written."""
-    require(len(words) == 1, "FILE", " ".join(words), "one file")
-    values = {name: yaml.safe_load(text) for name, text in options.items()}
-    values = DEFAULTS | values
+    table = require_one(words, "FILE", "one file")
+    values: dict[str, Any] = dict(DEFAULTS)
+    values |= {name: read_value(text) for name, text in options.items()}
     rule = "a file, schema=FILE: pkm schema drafts one"
     require("schema" in values, "schema", "", rule)
     FILE.require("schema", options["schema"])
@@ -103,7 +103,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix=".", dir=output.parent) as scratch:
         rows = Path(scratch, "rows.parquet")
-        n_rows = write_rows(Path(words[0]), schema, groups, rows, progress)
+        n_rows = write_rows(Path(table), schema, groups, rows, progress)
         if are_counted:
             check_epsilon(model, n_rows, n_features)
         ids = IDS if groups else None

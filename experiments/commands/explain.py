@@ -21,8 +21,13 @@ from rich.table import Table
 
 from pkm.audit.report import load_method_class
 from pkm.experiments.config.method_parameters import get_parameter_names
-from pkm.experiments.config.settings import at_least, require
-from pkm.experiments.console.console import make_consoles, make_main, show
+from pkm.experiments.config.settings import at_least
+from pkm.experiments.console.console import (
+    make_consoles,
+    make_main,
+    require_one,
+    show,
+)
 from pkm.methods.fitting import BatchMethod
 from pkm.methods.schedule import Schedule
 from pkm.methods.statement import TEXTS
@@ -40,8 +45,7 @@ def run(
     options: Mapping[str, str],
 ) -> None:
     """Print the planned releases, then what is promised and public."""
-    require(len(names) == 1, "METHOD", " ".join(names), "one method")
-    target = names[0]
+    target = require_one(names, "METHOD", "one method")
     method_class = load_method_class(target)
     # Values are written as for `pkm run`.
     dotlist = [f"{key}={text}" for key, text in options.items()]

@@ -19,7 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-import yaml
 from matplotlib.figure import Figure
 
 from pkm.analysis.figures.figure import FigureSpec, find_figure, read_figures
@@ -30,11 +29,12 @@ from pkm.analysis.tables.study import Study
 from pkm.experiments.applications.composition import load_config
 from pkm.experiments.config.groups import ALL_PAPERS, choices
 from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import make_main
+from pkm.experiments.console.console import make_main, require_one
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
 from pkm.files import atomic_write
 from pkm.scalars import is_positive
+from pkm.yaml_files import read_value
 
 SUFFIXES = (".png", ".pdf")
 
@@ -104,10 +104,9 @@ def read_rows(keys: Mapping[str, str]) -> pd.DataFrame:
 def run(names: Sequence[str], options: dict[str, str]) -> None:
     """Draw one figure, or all of a paper, and print the paths of the files."""
     rule = "one figure, such as fastlloyd/figure8, one paper, or all"
-    require(len(names) == 1, "name", " ".join(names), rule)
-    (name,) = names
+    name = require_one(names, "name", rule)
     style = options.pop("style", "bench")
-    width = yaml.safe_load(options.pop("width", "null"))
+    width = read_value(options.pop("width", ""))
     out = Path(options.pop("out", "."))
     plot.style_path(style)
     if "/" in name:

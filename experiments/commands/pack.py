@@ -26,6 +26,7 @@ from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import make_main
 from pkm.row_blocks import RowBlocks, row_blocks
+from pkm.yaml_files import read_value
 
 
 def read_bounds(text: str | None, n_features: int) -> np.ndarray:
@@ -42,7 +43,7 @@ def read_bounds(text: str | None, n_features: int) -> np.ndarray:
     [[0.0, 0.0], [1.0, 1.0]]
     """
     try:
-        return check_domain(yaml.safe_load(text or ""), n_features, "bounds")
+        return check_domain(read_value(text or ""), n_features, "bounds")
     except (ValueError, yaml.YAMLError) as error:
         raise ConfigurationError(
             f"bounds={text!r} is not allowed: bounds must be [lower,upper] "

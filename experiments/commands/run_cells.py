@@ -19,10 +19,9 @@ from pkm.experiments.backends.backends import check_backend, run_cells
 from pkm.experiments.commands.account import charge_account
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.config.groups import choices, fill_defaults
+from pkm.experiments.config.groups import FILE_KEYS, choices, fill_defaults
 from pkm.experiments.config.settings import one_of, require, to_list
 from pkm.experiments.console.console import show
-from pkm.experiments.plan.axes import FILE_KEYS
 from pkm.experiments.plan.estimate import estimate_costs
 from pkm.experiments.plan.feasibility import find_dataset_info
 from pkm.experiments.plan.plan import Plan, make_plan, warn_seeded_noise
@@ -182,8 +181,8 @@ def make_job_plan(config: DictConfig) -> Plan:
     sweep["methods"] = [fill_defaults(values["method"])]
     for key in RUN_KINDS:
         options = values[key].items()
-        given = {name: value for name, value in options if value is not None}
-        sweep[key] = given or None
+        chosen = {name: value for name, value in options if value is not None}
+        sweep[key] = chosen or None
     paper = {"name": "run", "sweeps": {"run": sweep}}
     profile = {"name": "run", "seeds": values["seeds"]}
     try:

@@ -18,8 +18,8 @@ import yaml
 from pkm.datasets import delimited
 from pkm.datasets.user_files import TEXT
 from pkm.datasets.user_schema import Schema
-from pkm.experiments.config.settings import FILE, require
-from pkm.experiments.console.console import make_main
+from pkm.experiments.config.settings import FILE
+from pkm.experiments.console.console import make_main, require_one
 
 HEADER = """\
 # Replace every '?' by what is known without the data, and check the kinds.
@@ -29,9 +29,8 @@ HEADER = """\
 
 def run(names: Sequence[str], options: Mapping[str, str]) -> None:
     """Write a draft, and say which columns it leaves out."""
-    require(len(names) == 1, "FILE", " ".join(names), "one file")
-    FILE.require("FILE", names[0])
-    path = Path(names[0])
+    path = Path(require_one(names, "FILE", "one file"))
+    FILE.require("FILE", str(path))
     decimal = "point"
     name = path.name.lower()
     if name.endswith(TEXT):

@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from pkm.experiments.applications.composition import load_config
 from pkm.experiments.backends.backends import check_backend, run_cells
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.config.settings import require
-from pkm.experiments.console.console import make_consoles, make_main
+from pkm.experiments.console.console import make_consoles, make_main, require_one
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports.diff import SAME, compare_values
 from pkm.experiments.reports.verify import evaluate, find_target, select_needed
@@ -31,8 +30,7 @@ MAX_LINES = 20
 
 def run(names: Sequence[str], options: Mapping[str, str]) -> int:
     """Run the cells again and print what differs; return 1 if something does."""
-    require(len(names) == 1, "name", " ".join(names), "one claim or figure")
-    name = names[0]
+    name = require_one(names, "name", "one claim or figure")
     target = find_target(name)
     overrides = [f"{key}={value}" for key, value in options.items()]
     # Nothing is written to MLflow.

@@ -15,19 +15,12 @@ from pkm.experiments.config.method_parameters import (
 )
 
 GROUPS = ("paper", "method", "dataset", "profile", "backend", "tracking")
+#: Keys of a data set that is read from a file.
+FILE_KEYS = ("path", "bounds", "columns", "label", "decimal", "missing")
 #: Keys of the groups that have the same ones in every file.
 GROUP_KEYS = {
     "backend": ("name", "jobs", "threads", "time_limit", "retries", "scheduler"),
-    "dataset": (
-        "name",
-        "path",
-        "bounds",
-        "columns",
-        "label",
-        "decimal",
-        "groups",
-        "missing",
-    ),
+    "dataset": ("name", *FILE_KEYS, "groups"),
     "profile": ("name", "seeds"),
     "tracking": ("name", "uri", "artifacts"),
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pkm.arguments import Parser
 from pkm.catalogue import describe_yaml_error
 from pkm.datasets.sources import DataUnavailable
+from pkm.experiments.config.settings import require
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +35,19 @@ def make_consoles() -> tuple["Console", "Console"]:
 def show(console: "Console", line: str, style: str = "") -> None:
     """Print a line as it is: it has no markup, and is not broken."""
     console.print(line, style=style, markup=False, soft_wrap=True)
+
+
+def require_one(names: Sequence[str], name: str, rule: str) -> str:
+    """Return the only one of some names; refuse none and several by a rule in words.
+
+    Examples
+    --------
+    >>> require_one(["iris", "wine"], "FILE", "one file")
+    Traceback (most recent call last):
+    ValueError: FILE='iris wine' is not allowed: FILE must be one file
+    """
+    require(len(names) == 1, name, " ".join(names), rule)
+    return names[0]
 
 
 def make_parser(verb: str, description: str | None) -> Parser:
@@ -84,9 +98,7 @@ def make_main(
         names = [word for word in words if "=" not in word]
         options = dict(word.split("=", 1) for word in words if "=" in word)
         for key in options:
-            if keys and key not in keys:
-                message = f"option={key!r} is not allowed: option must be {rule}"
-                raise ValueError(message)
+            require(not keys or key in keys, "option", key, rule)
         return run(names, options)
 
     def main(argv: Sequence[str]) -> int:

@@ -12,7 +12,8 @@ from pkm import datasets
 from pkm.compute import Points, middle_and_half_width
 from pkm.compute.storage.grid_file import is_grid_file, open_grid
 from pkm.datasets.dataset import shared_range
-from pkm.experiments.cell.cell import Cell, FileOptions
+from pkm.datasets.user_files import FileOptions
+from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.method_parameters import (
     RESERVED_PARAMETERS,
     get_method_class,
@@ -144,7 +145,7 @@ def resolve_cell(
         f"a file without missing or infinite values for {cell.method}, private under "
         f"{claim.adjacency} adjacency: impute them or remove their rows"
     )
-    require(defines_null or not data.points.n_null, "path", cell.path, rule)
+    require(defines_null or not data.points.n_null, "path", cell.file.path, rule)
     if seeds is None:
         seeds = cell.seeds
         if uses_secure_noise(cell, method):
@@ -273,7 +274,7 @@ def load_data(
         labels=None,
         domain=np.array(grid.bounds),
         n_clusters=None,
-        fingerprint=datasets.fingerprint(path=path),
+        fingerprint=datasets.fingerprint(file=file),
         citation="",
         license="",
         origin="file",
@@ -307,11 +308,12 @@ def build_method(cell: Cell):
         )
     # `pkm.experiments.fit.central` passes points in place of this name.
     params.pop("public_data", None)
-    if cell.missing is not None:
+    missing = cell.file.missing
+    if missing is not None:
         rule = f"null for {cell.method}, which has no such parameter"
         is_known = "missing" in get_parameter_names(cell.target)
-        require(is_known, "missing", cell.missing, rule)
-        params["missing"] = cell.missing
+        require(is_known, "missing", missing, rule)
+        params["missing"] = missing
     params["n_clusters"] = cell.k
     if cell.epsilon is not None:
         params["epsilon"] = cell.epsilon

@@ -220,9 +220,9 @@ class RunWriter:
 
     def __init__(self, client: "MlflowClient", paper: str, artifacts: str):
         self.client = client
-        found = client.get_experiment_by_name(paper)
-        if found is not None:
-            self.experiment = found.experiment_id
+        experiment = client.get_experiment_by_name(paper)
+        if experiment is not None:
+            self.experiment = experiment.experiment_id
             return
         is_local = not is_server(client.tracking_uri)
         folder = (Path(artifacts).resolve() / paper).as_uri() if is_local else None

@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pkm.datasets.user_files import FileOptions
 from pkm.experiments.cell.cell import STYLE
 from pkm.experiments.config.errors import ConfigurationError, require_choices
-from pkm.experiments.config.groups import fill_defaults, read_choice
+from pkm.experiments.config.groups import FILE_KEYS, fill_defaults, read_choice
 from pkm.experiments.config.settings import expand_grid, require, to_list
 from pkm.metrics import METRICS
 from pkm.scalars import is_integer, is_number
-
-#: Keys of a data set that is read from a file.
-FILE_KEYS = ("path", "bounds", "columns", "label", "decimal", "missing")
 
 
 def list_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
@@ -76,7 +74,11 @@ def expand_datasets(specs: Sequence) -> list[dict]:
         is_pattern = "pattern" in spec
         sources += expand_pattern(spec) if is_pattern else [read_file_source(spec)]
     defaults = dict.fromkeys((*FILE_KEYS, "groups", "fallback"))
-    return [defaults | {"family": source["name"]} | source for source in sources]
+    sources = [defaults | {"family": source["name"]} | source for source in sources]
+    for source in sources:
+        options = {name: source[name] for name in FileOptions._fields}
+        source["file"] = FileOptions(**options)
+    return sources
 
 
 def expand_pattern(spec: Mapping) -> list[dict]:

@@ -7,9 +7,10 @@ from functools import lru_cache
 from pkm import datasets
 from pkm.compute.storage.grid_file import is_grid_file
 from pkm.datasets.dataset import shared_range
-from pkm.datasets.loading import FILE, resolve
+from pkm.datasets.loading import FILE, NO_FILE, resolve
 from pkm.datasets.scaling import DATA_DEPENDENT
-from pkm.experiments.cell.cell import Cell, FileOptions
+from pkm.datasets.user_files import FileOptions
+from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.settings import require
 from pkm.experiments.fit.inputs import (
@@ -22,7 +23,6 @@ from pkm.experiments.fit.inputs import (
 
 #: Families of generated data sets whose columns share one range by their recipe.
 COMMON_RANGE_FAMILIES = ("g2", "blobs", "sklearn")
-NO_FILE = FileOptions()
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,7 @@ def find_sweep_info(source: Mapping, ks: Sequence) -> DatasetInfo:
         If a k is to be the data set's own, which has none.
     """
     resolve(source["name"]).check_groups(source["name"], source["groups"])
-    file = FileOptions(*(source[option] for option in FileOptions._fields))
-    info = find_dataset_info(source["name"], file, source["bounds"])
+    info = find_dataset_info(source["name"], source["file"], source["bounds"])
     if None in ks and info.k is None:
         raise ValueError(
             f"k=None is not allowed: data set {source['name']!r} has no number of its "
@@ -174,7 +173,7 @@ def check_cell(
     require(holds, "seeds", list(cell.seeds), rule)
     rule = f"null with {cell.kind.key}, where a record is a complete row"
     for name in ("groups", "missing"):
-        value = getattr(cell, name)
+        value = getattr(cell.file, name)
         require(value is None or cell.kind.serves_persons, name, value, rule)
     public_data = cell.params.get("public_data")
     rule = f"null for {cell.dataset!r}, whose records are not public"
@@ -184,7 +183,7 @@ def check_cell(
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:
         resolve_cell(cell, data_dir)
-    if cell.groups is not None:
+    if cell.file.groups is not None:
         method.refuse_unweighted(info.n, info.d)
 
 

@@ -337,8 +337,8 @@ def publish_in_background(
             if config.verb not in REPORT_VERBS:
                 begin(tracker, track, request, settings, None)
                 return
-            made = begin(reporter, report, request, settings)
-            made.add_done_callback(track_reported)
+            reported = begin(reporter, report, request, settings)
+            reported.add_done_callback(track_reported)
 
         yield submit
     for future in started:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from arena_entries import EPSILONS
 
-from pkm.arena.advice import compute_excess, evaluate_advice, find_leaf, fit_tree, make_matrix
+from pkm.arena.advice import compute_excess, evaluate_advice, find_leaf, fit_leaves, make_matrix
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def matrix():
 
 
 def test_leaves_divide_all_features(matrix):
-    leaves = fit_tree(matrix)
+    leaves = fit_leaves(matrix)
     assert sum(leaf["cells"] for leaf in leaves) == len(matrix)
     rng = np.random.default_rng(1)
     for _ in range(200):
@@ -56,7 +56,7 @@ def test_leaves_divide_all_features(matrix):
 
 def test_a_leaf_has_the_geometric_mean_of_its_cells(matrix):
     cells = matrix.index.to_frame(index=False)
-    for leaf in fit_tree(matrix):
+    for leaf in fit_leaves(matrix):
         inside = np.full(len(cells), True)
         values = {"d": cells["d"], "n_epsilon_per_k": cells["n"] * cells["epsilon"] / cells["k"]}
         for name, (low, high) in leaf["bounds"].items():
@@ -71,7 +71,8 @@ def test_a_leaf_has_the_geometric_mean_of_its_cells(matrix):
 def test_advice_beats_a_fixed_choice_where_methods_differ(matrix):
     regret = evaluate_advice(matrix)
     assert regret["advice"][0] < 0.1 < regret["synopsis"][1]
-    narrow = find_leaf(fit_tree(matrix), {"n_epsilon_per_k": 1000.0, "d": 3, "bounds_factor": 1.0})
+    features = {"n_epsilon_per_k": 1000.0, "d": 3, "bounds_factor": 1.0}
+    narrow = find_leaf(fit_leaves(matrix), features)
     ranked = list(narrow["costs"])
     assert ranked[0] == "narrow" and ranked[-1] == "never"
 
@@ -81,7 +82,7 @@ def test_a_method_is_not_advised_where_it_has_no_result(matrix):
     lacking = matrix.copy()
     is_wide = lacking.index.get_level_values("d") > 25
     lacking.loc[is_wide, "synopsis"] = np.nan
-    for leaf in fit_tree(lacking):
+    for leaf in fit_leaves(lacking):
         low, high = leaf["bounds"].get("d", [0.0, 1e300])
         ranked = list(leaf["costs"])
         if low >= 25:

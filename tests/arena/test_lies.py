@@ -13,7 +13,7 @@ import pytest
 
 from pkm.arena.entry import ROWS, read_entry, write_entry
 from pkm.arena.verify import verify
-from pkm.experiments.cell.cell import FileOptions
+from pkm.datasets import FileOptions
 from pkm.experiments.fit.inputs import prepare_data
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE

@@ -186,8 +186,10 @@ def test_a_decimal_mark_that_is_given_decides(tmp_path, text, decimal, expected)
     loaded = datasets.load(path=path, decimal=decimal)
     np.testing.assert_array_equal(loaded.points, expected)
     assert f"decimal {decimal}" in loaded.summary
-    assert loaded.fingerprint == datasets.fingerprint(path=path, decimal=decimal)
-    assert loaded.fingerprint != datasets.fingerprint(path=path)
+    assert loaded.fingerprint == datasets.fingerprint(
+        file=datasets.FileOptions(path=path, decimal=decimal)
+    )
+    assert loaded.fingerprint != datasets.fingerprint(file=datasets.FileOptions(path=path))
 
 
 @pytest.mark.parametrize(

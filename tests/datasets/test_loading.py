@@ -293,7 +293,7 @@ def test_persons_of_a_set_are_asked_for_by_name():
     assert len(np.unique(by_person.groups)) == 10
     np.testing.assert_array_equal(by_person.points, visits.points)
     assert visits.fingerprint == datasets.fingerprint(name)
-    assert by_person.fingerprint == datasets.fingerprint(name, groups="user")
+    assert by_person.fingerprint == datasets.fingerprint(name, datasets.FileOptions(groups="user"))
     assert by_person.fingerprint != visits.fingerprint
 
 
@@ -303,14 +303,16 @@ def test_persons_of_published_visits(data_dir):
     assert visits.groups[0] == 0
 
 
-@pytest.mark.parametrize("function", [datasets.load, datasets.fingerprint])
 @pytest.mark.parametrize(
     ("name", "groups", "known"),
     [("iris", "user", "each of whose points"), ("visits-100-2-4", 0, "points have a 'user'")],
 )
-def test_persons_that_a_set_does_not_have_are_refused(function, name, groups, known):
-    with pytest.raises(ValueError, match=f"groups={groups!r} is not allowed .*{known}"):
-        function(name, groups=groups)
+def test_persons_that_a_set_does_not_have_are_refused(name, groups, known):
+    expected = f"groups={groups!r} is not allowed .*{known}"
+    with pytest.raises(ValueError, match=expected):
+        datasets.load(name, groups=groups)
+    with pytest.raises(ValueError, match=expected):
+        datasets.fingerprint(name, datasets.FileOptions(groups=groups))
 
 
 @pytest.mark.parametrize("argument", ["columns", "label"])

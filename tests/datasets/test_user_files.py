@@ -30,7 +30,7 @@ def guesses(published, fingerprint, tmp_path):
     matches = []
     for value in CANDIDATES:
         write_table(path, value)
-        if fingerprint(path) == published:
+        if fingerprint(datasets.FileOptions(path)) == published:
             matches.append(value)
     return matches
 
@@ -39,12 +39,12 @@ def test_published_fingerprint_does_not_confirm_the_last_record(tmp_path, monkey
     """Who knows all records but one, and this code, cannot try the last one out."""
     path = write_table(tmp_path / "own.csv", 42)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "owner"))
-    published = datasets.fingerprint("file", path=path)
+    published = datasets.fingerprint("file", datasets.FileOptions(path=path))
 
     # The attack finds the record with the owner's secret, and without one in the key.
     assert guesses(published, user_files.fingerprint, tmp_path) == [42]
     monkeypatch.setattr(user_files, "keyed_digest", unkeyed_digest)
-    without_key = datasets.fingerprint("file", path=path)
+    without_key = datasets.fingerprint("file", datasets.FileOptions(path=path))
     assert guesses(without_key, user_files.fingerprint, tmp_path) == [42]
     assert guesses(published, user_files.fingerprint, tmp_path) == []
 
@@ -63,11 +63,11 @@ def unkeyed_digest(content):
 def test_fingerprint_of_a_file_stays_with_its_secret(tmp_path, cache, monkeypatch):
     first = write_table(tmp_path / "a.csv", 1)
     copy = write_table(tmp_path / "b.csv", 1)
-    before = datasets.fingerprint("file", path=first)
-    assert datasets.fingerprint("file", path=copy) == before
+    before = datasets.fingerprint("file", datasets.FileOptions(path=first))
+    assert datasets.fingerprint("file", datasets.FileOptions(path=copy)) == before
     assert datasets.load("file", path=first).fingerprint == before
     (cache / "secret").unlink()
-    assert datasets.fingerprint("file", path=first) != before
+    assert datasets.fingerprint("file", datasets.FileOptions(path=first)) != before
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
@@ -77,7 +77,7 @@ def test_every_format_gives_the_same_points(tmp_path, suffix):
     np.testing.assert_array_equal(dataset.points, TABLE_POINTS)
     np.testing.assert_array_equal(dataset.domain, [[0] * 3, [50] * 3])
     assert (dataset.name, dataset.origin, dataset.n_clusters) == ("file", "file", 2)
-    assert dataset.fingerprint == datasets.fingerprint("file", path=path)
+    assert dataset.fingerprint == datasets.fingerprint("file", datasets.FileOptions(path=path))
     assert datasets.why_unavailable("file", path=path) is None
 
 
@@ -86,10 +86,10 @@ def test_fingerprint_of_a_file_depends_on_its_content(tmp_path):
     second = tmp_path / "b.npy"
     np.save(first, TABLE_POINTS)
     np.save(second, TABLE_POINTS)
-    before = datasets.fingerprint("file", path=first)
-    assert before == datasets.fingerprint("file", path=second)
+    before = datasets.fingerprint("file", datasets.FileOptions(path=first))
+    assert before == datasets.fingerprint("file", datasets.FileOptions(path=second))
     np.save(first, TABLE_POINTS + 1)
-    assert before != datasets.fingerprint("file", path=first)
+    assert before != datasets.fingerprint("file", datasets.FileOptions(path=first))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -264,11 +264,16 @@ def test_fingerprint_depends_on_what_is_chosen(tmp_path):
         {"columns": ["height", "width"]},
         {"columns": ["height"], "label": "city"},
     ]
-    digests = {datasets.fingerprint(path=path, **arguments) for arguments in chosen}
+    digests = {
+        datasets.fingerprint(file=datasets.FileOptions(path=path, **arguments))
+        for arguments in chosen
+    }
     assert len(digests) == len(chosen)
     assert datasets.load(path=path, **chosen[3]).fingerprint in digests
     # A tuple and a list choose the same.
-    assert datasets.fingerprint(path=path, columns=("height",)) in digests
+    assert (
+        datasets.fingerprint(file=datasets.FileOptions(path=path, columns=("height",))) in digests
+    )
 
 
 @pytest.mark.parametrize(
@@ -355,10 +360,10 @@ def test_parquet_files_of_a_folder_or_a_pattern_are_one_table(tmp_path):
     for path in (tmp_path, f"{tmp_path}/*.parquet"):
         loaded = datasets.load(path=path)
         np.testing.assert_array_equal(loaded.points, POINTS)
-        assert loaded.fingerprint == datasets.fingerprint(path=path)
-    before = datasets.fingerprint(path=tmp_path)
+        assert loaded.fingerprint == datasets.fingerprint(file=datasets.FileOptions(path=path))
+    before = datasets.fingerprint(file=datasets.FileOptions(path=tmp_path))
     (table[2:] * 2).to_parquet(tmp_path / "2.parquet")
-    assert datasets.fingerprint(path=tmp_path) != before
+    assert datasets.fingerprint(file=datasets.FileOptions(path=tmp_path)) != before
     single = tmp_path / "single [1].parquet"
     table.to_parquet(single)
     assert len(datasets.load(path=single).points) == 3

@@ -128,8 +128,8 @@ for name in sys.argv[1:] or SETTINGS["parts"]:
     medians = of_sets.median()
     tails = of_sets.quantile(0.99) / medians
     setting = ["variant", "epsilon"]
-    shown = medians.groupby(setting, sort=False).describe(percentiles=[0.5, 0.9])
-    shown["largest tail"] = tails.groupby(setting).max()
-    print(name, shown.round(3).to_string(), sep="\n")
+    summary = medians.groupby(setting, sort=False).describe(percentiles=[0.5, 0.9])
+    summary["largest tail"] = tails.groupby(setting).max()
+    print(name, summary.round(3).to_string(), sep="\n")
     steps = medians / medians.groupby(COLUMNS[:3]).shift()
     print("largest steps up with epsilon", steps.nlargest(6), sep="\n")

@@ -117,16 +117,16 @@ def main() -> None:
         table = read_medians(path)
         has_few = table["d"] <= QUADTREE_FEATURES
         parts = (table[has_few], GRIDS), (table[~has_few], HASHING)
-        for part, law in parts:
+        for rows, law in parts:
             print(path, law)
             if path == options.sizes:
-                print_limits(part, law)
+                print_limits(rows, law)
                 continue
-            print_errors(compute_errors(part, law))
+            print_errors(compute_errors(rows, law))
             if path == options.fit:
-                fitted = fit(part, law)
+                fitted = fit(rows, law)
                 print("fitted:", fitted)
-                print_errors(compute_errors(part, fitted))
+                print_errors(compute_errors(rows, fitted))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from small_cells import (
 )
 
 import pkm
+from pkm.datasets import FileOptions
 from pkm.experiments.backends import dask_cells
 from pkm.experiments.backends.backends import Runner, check_backend, run_cells
 from pkm.experiments.commands.reproduce import main
@@ -96,7 +97,8 @@ def test_failures_of_tasks_count_with_earlier_ones(misbehaving_cell, no_process,
 def test_workers_with_other_code_or_files_refuse_a_cell(tmp_path):
     path = tmp_path / "points.csv"
     path.write_text("1,20\n3,4\n5,7\n")
-    cell = replace(BASE, dataset="file", path=str(path), bounds=(0, 9), k=2)
+    file = FileOptions(str(path))
+    cell = replace(BASE, dataset="file", file=file, bounds=(0, 9), k=2)
     runner = Runner(Store(tmp_path / "results"), Backend("dask"), None)
     task = dask_cells.make_task(cell, runner, "run")
     path.write_text("1,20\n3,4\n5,8\n")

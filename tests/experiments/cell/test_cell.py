@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from pkm.datasets import FileOptions
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.coreset import Coreset
@@ -56,7 +57,7 @@ def test_key_depends_on_file_content_not_path(tmp_path):
     def cell_of_file(name, content):
         path = tmp_path / name
         path.write_text(content)
-        return dataclasses.replace(BASE, dataset="file", path=str(path), k=1)
+        return dataclasses.replace(BASE, dataset="file", file=FileOptions(str(path)), k=1)
 
     first = cell_of_file("a.csv", "0.1,0.2\n0.3,0.4\n")
     copy = cell_of_file("b.csv", "0.1,0.2\n0.3,0.4\n")
@@ -97,7 +98,7 @@ def test_key_depends_on_file_content_not_path(tmp_path):
         ({"params": {"alpha": [1, "a"]}}, "alpha=.1, 'a'. is not allowed"),
         ({"params": {3: 1}}, "the name of a parameter=3 is not allowed"),
         ({"dataset": 3}, "dataset=3 is not allowed"),
-        ({"path": 3}, "path=3 is not allowed"),
+        ({"file": FileOptions(3)}, "path=3 is not allowed"),
         ({"style": {"color": 3}}, "color=3 is not allowed"),
         ({"metrics": (3,)}, "metrics=3 is not allowed"),
         ({"keep_centers": "yes"}, "keep_centers='yes' is not allowed"),

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from cells_with_centers import CELL, stored
 
+from pkm.datasets import FileOptions
 from pkm.experiments.commands import centers as export
 from pkm.experiments.store.export import extract_centers, load_rows
 from pkm.experiments.store.store import Store
@@ -35,7 +36,7 @@ def test_centers_are_exported(store, tmp_path, capsys, name):
 def test_centers_of_a_private_file_are_for_their_owner_alone(store, tmp_path):
     path = tmp_path / "patients.csv"
     np.savetxt(path, np.random.default_rng(0).random((30, 2)), delimiter=",")
-    cell = dataclasses.replace(CELL, dataset="file", path=str(path))
+    cell = dataclasses.replace(CELL, dataset="file", file=FileOptions(str(path)))
     stored(store, cell)
     output = tmp_path / "centers.csv"
     assert export.main([cell.key, f"results={store.root}", f"output={output}"]) == 0

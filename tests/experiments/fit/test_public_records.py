@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pkm.datasets import FileOptions
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.fit.central import Central
 from pkm.experiments.fit.execute import execute
@@ -90,7 +91,7 @@ def test_other_kinds_are_refused(kind):
 
 def test_a_file_has_no_public_records():
     with pytest.raises(ValueError, match="null for a file, which is private"):
-        cell("same", "file", path="own.csv", bounds=(0, 1))
+        cell("same", "file", file=FileOptions("own.csv"), bounds=(0, 1))
 
 
 def test_kinds_are_in_the_key_and_no_kind_is_no_change():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from compared_stores import CELL, NOISE, put
 
+from pkm.datasets import FileOptions
 from pkm.experiments.reports.diff import (
     MOVED,
     ONLY_A,
@@ -58,7 +59,7 @@ def test_paired_by_seed(stores, shift, noise, expected):
 
 def test_rows_and_persons_are_two_experiments(stores):
     visits = dataclasses.replace(CELL, dataset="visits-100-2-4")
-    by_person = dataclasses.replace(visits, groups="user")
+    by_person = dataclasses.replace(visits, file=FileOptions(groups="user"))
     for cell, unit in ((visits, "row"), (by_person, "person")):
         put(stores[0], NOISE.random(20), cell, unit=unit)
     assert sorted(read_cells(stores[0])["unit"]) == ["person", "row"]
