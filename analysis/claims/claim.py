@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-import pandas as pd
-
 from pkm.analysis.claims import exact, predicates  # noqa: F401, types of checks
 from pkm.analysis.claims.findings import CHECK_KEYS, COMMON_KEYS
 from pkm.analysis.paper_files import (
@@ -22,7 +20,7 @@ from pkm.analysis.paper_files import (
     read,
     refuse_unknown,
 )
-from pkm.analysis.tables.removals import RemovalStudy, parent_sweep
+from pkm.analysis.tables.removals import RemovalStudy
 from pkm.analysis.tables.study import Study
 
 #: What a claim is about: an order of methods, a bound, a change along a column, a size,
@@ -112,14 +110,10 @@ def read_claims(paper: str) -> dict:
 
 def adapt_study(
     study: Study,
-    missing: pd.DataFrame,
     paper: str,
-) -> tuple[Study, pd.DataFrame]:
-    """Return stored rows and missing cells with the paper's names of sweeps."""
-    if not read_claims(paper)["removals"]:
-        return study, missing
-    # The missing cells of all parts of a sweep are under its name.
-    return RemovalStudy(study), missing.assign(sweep=missing["sweep"].map(parent_sweep))
+) -> Study:
+    """Return stored rows with the paper's names of sweeps."""
+    return RemovalStudy(study) if read_claims(paper)["removals"] else study
 
 
 def make_claim(

@@ -3,11 +3,10 @@
 Those of rules, conditions and further columns have a value in every row. A statistic
 says something of all compared means together: names are columns of the cases and
 `value`, a number of every case as an array of shape (resamples, cases). Functions
-reduce a number of every case to one, over the cases for which a condition holds, or
-over all:
+reduce a number of every case to one:
 
-* ``largest(value)``, `smallest`, `median`, `mean`; without a condition of two cases or
-  more;
+* ``largest(value)``, `smallest`, `median`, `mean`: over two cases or more, or with a
+  second argument over the cases for which a condition holds;
 * ``slope(log(n), log(value))``: slope of the least-squares line through at least three
   cases, or as many as ``min_points=2`` says; ``rmse`` is the root mean square of its
   residuals;
@@ -15,7 +14,7 @@ over all:
   equal;
 * ``first(epsilon, value < 2)``: the smallest epsilon at which something holds;
   ``holds_from(n, value < 2)``: the smallest n such that it holds there and at every
-  larger n; both infinite if there is none;
+  larger n; both infinite if there is none, both of some cases by a third argument;
 * ``stays_true(n, value < 2)``: whether it holds at some n and at every n after that;
 * ``lowest(value, 0.2)``: a condition, true for the fifth of the cases with the smallest
   values, and for one at least; ``rank(value)`` is the share of cases with smaller ones;
@@ -196,15 +195,11 @@ def _require(
 def _fit_line(
     x: np.ndarray,
     values: np.ndarray,
-    mask: Mask = None,
     min_points: int = MIN_POINTS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit a least-squares line to the cases: slope, and RMSE of the residuals."""
-    selected = _as_mask(values, mask)
-    x = x[selected]
     _require(len(np.unique(x)), min_points, "values", "that a slope needs")
-    values = keep_finite(values[:, selected])
-
+    values = keep_finite(values)
     x = x - x.mean()
     values = values - values.mean(axis=1, keepdims=True)
     slope = values @ x / (x @ x)

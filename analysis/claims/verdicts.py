@@ -32,6 +32,7 @@ from pkm.analysis.claims.findings import (
     MissingRows,
     join_texts,
 )
+from pkm.analysis.tables.removals import parent_sweep
 from pkm.analysis.tables.study import Study
 
 #: Columns of `overview`.
@@ -99,8 +100,10 @@ def prepare(
 ) -> tuple[Study, Context]:
     """Return the study adapted to the paper, and the context that its checks need."""
     content = read_claims(paper)
-    study, missing = adapt_study(study, missing, paper)
-    return study, Context(missing, content["reported"])
+    if content["removals"]:
+        # The missing cells of all parts of a sweep are under its name.
+        missing = missing.assign(sweep=missing["sweep"].map(parent_sweep))
+    return adapt_study(study, paper), Context(missing, content["reported"])
 
 
 def evaluate_check(

@@ -19,7 +19,7 @@ import pandas as pd
 from pkm.analysis.claims.claim import adapt_study, read_claims
 from pkm.analysis.claims.comparisons import divide_sides, find_comparisons
 from pkm.analysis.claims.expressions import with_columns
-from pkm.analysis.claims.findings import NONE_MISSING, Context, MissingRows
+from pkm.analysis.claims.findings import Context, MissingRows
 from pkm.analysis.claims.reported import list_reported_cells, with_means
 from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.figures.styles import MethodStyles
@@ -117,7 +117,7 @@ def make_figure_data(
     spec: FigureSpec,
 ) -> FigureData:
     """Return what a figure shows of a study."""
-    study, _ = adapt_study(study, NONE_MISSING, spec.paper)
+    study = adapt_study(study, spec.paper)
     make = spec.function(spec.frame) if spec.frame else select
     data = make(study, spec)
     if spec.reported:
@@ -356,6 +356,25 @@ def statistics(
         costs = table.columns.difference(["seeds", "left_out"])
         table[costs] = table[costs].mul(matrix.cells["n"], axis=0)
     return table
+
+
+def metrics_across(
+    study: Study,
+    spec: FigureSpec,
+    columns: Sequence[str],
+) -> pd.DataFrame:
+    """Return a line for each cell: `columns`, `seeds` and the mean of every metric."""
+    with_columns = replace(spec, extra_columns=tuple(columns))
+    table = summarize(study, with_columns).table
+    lines = table.groupby(columns, dropna=False, observed=True)
+    seeds = lines["seeds"].max().to_frame()
+    means = table.pivot(
+        index=columns,
+        columns="metric",
+        values="value",
+    )
+    means = means.reindex(columns=list(spec.metric))
+    return seeds.join(means).reset_index()
 
 
 def compare_sizes(

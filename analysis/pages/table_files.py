@@ -35,7 +35,7 @@ def write(
     name: str,
     formatted: pd.DataFrame,
     caption: str,
-) -> tuple[Path, Path]:
+) -> None:
     """Write one table as ``<name>.csv`` (full precision) and ``<name>.tex`` (booktabs).
 
     Parameters
@@ -50,14 +50,7 @@ def write(
         The same content laid out for print.
     caption : str
         Caption of the LaTeX table.
-
-    Returns
-    -------
-    tuple of Path
-        The CSV and the LaTeX file.
     """
-    csv = folder / f"{name}.csv"
-    tex = folder / f"{name}.tex"
-    table.to_csv(csv, index=False)
-    tex.write_text(latex(formatted, caption, f"tab:{name}"), encoding="utf-8")
-    return csv, tex
+    table.to_csv(folder / f"{name}.csv", index=False)
+    text = latex(formatted, caption, f"tab:{name}")
+    (folder / f"{name}.tex").write_text(text, encoding="utf-8")

@@ -115,7 +115,8 @@ def price_over_records(
     """
     table = ranking.private(_read_ratios(study, spec))
     records = table["n"] * table["epsilon"] / table["k"]
-    table = table.assign(x=10 ** ((2 * np.log10(records)).round() / 2))
+    halves = (2 * np.log10(records)).round()
+    table = table.assign(x=10 ** (halves / 2))
     grouped = table.groupby(["method", "x"], as_index=False)
     prices = grouped.agg(value=("median", "median"), settings=("median", "size"))
     methods = in_order(prices["method"], spec.order)
@@ -182,14 +183,13 @@ def _describe_missing(
     if not len(table):
         return not_run_texts([spec.title])
     labels = dict(zip(table["method"], table["label"], strict=True))
-    datasets = table["dataset"].unique()
-    missing = ranking.missing_results(table, datasets)
+    is_full = ranking.full_results(table, table["dataset"].unique())
+    lacking = is_full.columns[~is_full.all()]
     return tuple(
-        f"{labels[method]}: no result at every epsilon on {', '.join(names)} (not "
-        "planned at this size, not available, or over the time limit: see what is "
-        "missing)"
-        for method, names in missing.items()
-        if names
+        f"{labels[method]}: no result at every epsilon on "
+        f"{', '.join(is_full.index[~is_full[method]])} (not planned at this size, not "
+        "available, or over the time limit: see what is missing)"
+        for method in lacking
     )
 
 

@@ -126,7 +126,10 @@ def strategies(
     table = table.sort_values(keys, ignore_index=True)
 
     # One panel for each parameter that varies.
-    parts = {"rho": table["k"] == 8, "k": np.isclose(table["rho"], 0.05)}
+    parts = {
+        "rho": table["k"] == 8,
+        "k": np.isclose(table["rho"], 0.05),
+    }
     panels = [
         table[is_shown].assign(panel=name, x=table[name].astype(float))
         for name, is_shown in parts.items()

@@ -222,22 +222,17 @@ def iteration_costs(
         hue=points[spec.hue],
         reported=points["dataset"].map(printed).where(is_printed),
     )
-    if not len(table):
-        missing = not_run_texts([spec.title])
-        return FigureData(
-            points,
-            missing=missing,
-            fields={"parties": ""},
-        )
+    if table.empty:
+        return FigureData(points, fields={"parties": ""})
     setting = ["latency_ms", "clients"]
     stored = table[setting].drop_duplicates().sort_values(setting)
     missing = _describe_missing(table, stored.itertuples(index=False))
     runs = count_text(table["seeds"], "runs")
-    how = f"{transports(table)}; {runs} each"
+    fields = {"parties": f"{transports(table)}; {runs} each"}
     return FigureData(
         points,
         missing=missing,
-        fields={"parties": how},
+        fields=fields,
     )
 
 

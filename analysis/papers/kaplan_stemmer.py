@@ -177,21 +177,13 @@ def candidates(
     selector = {"method": PASSES, "sweep": ["candidates", "capture"]}
     rows = rows[matches(rows, selector)]
     keys = ["method", "dataset", "n", "k", "epsilon"]
-    if rows.empty:
-        columns = [*keys, "mean", "largest", "seeds"]
-        return FigureData(pd.DataFrame(columns=columns))
-
+    means = ["unassigned_points", "nicv_best_k"]
     # A metric that no stored sweep has is missing everywhere.
-    names = ["unassigned_points", "nicv_best_k"]
-    groups = rows.reindex(columns=[*keys, "n_centers", *names]).groupby(keys)
-    counts = groups["n_centers"].agg(
-        mean="mean",
-        largest="max",
-        seeds="size",
-    )
-    means = groups[names].mean()
-    table = counts.join(means).reset_index()
+    cells = rows.reindex(columns=[*keys, "n_centers", *means]).groupby(keys)
+    counts = cells["n_centers"].agg(["mean", "max", "size"])
+    counts = counts.set_axis(["mean", "largest", "seeds"], axis=1)
+    table = counts.join(cells[means].mean()).reset_index()
     # The sets of the captured balls are in the file alone.
     listed = rows.query("sweep == 'candidates'")["dataset"]
     printed = table[table["dataset"].isin(listed)]
-    return FigureData(table, rows, (), printed=printed)
+    return FigureData(table, rows, printed=printed)

@@ -15,8 +15,8 @@ from pkm.analysis.figures.figure_data import (
     FigureData,
     compare,
     compare_sizes,  # noqa: F401, of figures.yaml
+    metrics_across,
     select,
-    summarize,
 )
 from pkm.analysis.figures.texts import DASH, find_unstored, times_text
 from pkm.analysis.tables.study import Study
@@ -92,20 +92,14 @@ def speedups_by_definition(
 ) -> FigureData:
     """Show speed-ups by every definition, after the reported one."""
     columns = ["dataset", "definition", "value", "low", "high", "seeds"]
-    measured = (
-        select(study, replace(spec, frame="", hue="method"))
-        .table.rename(columns={"panel": "definition"})
-        .reindex(columns=columns)
-    )
+    selected = select(study, replace(spec, hue="method")).table
+    measured = selected.rename(columns={"panel": "definition"})
+    measured = measured.reindex(columns=columns)
     stored = in_order(measured["dataset"], spec.titles)
-    printed = (
-        pd.Series(REPORTED["speedups"], name="value")
-        .reindex(stored)
-        .dropna()
-        .rename_axis("dataset")
-        .reset_index()
-        .assign(definition="reported")
-    )
+    numbers = REPORTED["speedups"].items()
+    printed = pd.DataFrame(numbers, columns=["dataset", "value"])
+    printed = printed[printed["dataset"].isin(stored)]
+    printed = printed.assign(definition="reported")
 
     table = pd.concat([printed, measured], ignore_index=True)
     table = table.assign(
@@ -130,26 +124,12 @@ def removal_costs(
     spec: FigureSpec,
 ) -> FigureData:
     """Show means of all metrics of a cell in one row: times of requests."""
-    all_columns = replace(spec, extra_columns=(*CASE, *SETTING))
-    table = summarize(study, all_columns).table
-    order = dict.fromkeys([*spec.titles, *table["dataset"]])
-    keys = [*CASE, "method", "label", *SETTING]
-    table = table.assign(
-        dataset=pd.Categorical(table["dataset"], list(order)),
-        seeds=table.groupby(keys)["seeds"].transform("max"),
-    )
-    index = [*keys, "seeds"]
-    wide = table.pivot(
-        index=index,
-        columns="metric",
-        values="value",
-    )
-    wide = wide.reindex(columns=list(spec.metric))
-    wide = wide.reset_index().rename_axis(columns=None)
-    wide = wide.sort_values(["sweep", "dataset", "method"])
-    wide = wide.astype({"dataset": str})
-    missing = find_unstored(spec.titles, wide)
-    return FigureData(wide, study.cells, missing)
+    table = metrics_across(study, spec, [*CASE, "method", "label", *SETTING])
+    datasets = in_order(table["dataset"], spec.titles)
+    table = table.assign(dataset=pd.Categorical(table["dataset"], datasets))
+    table = table.sort_values(["sweep", "dataset", "method"])
+    table = table.astype({"dataset": str})
+    return FigureData(table, study.cells, find_unstored(spec.titles, table))
 
 
 def exact_and_lazy(
@@ -157,29 +137,24 @@ def exact_and_lazy(
     spec: FigureSpec,
 ) -> FigureData:
     """Show the exact and the lazy server in one row, with the ratio of their times."""
-    costs = removal_costs(study, spec)
-    methods = costs.table["method"]
-    both = costs.table.drop(columns=["label", "method"])
-    exact, lazy = (both[methods == name] for name in spec.methods)
-    lazy = lazy.drop(columns=[*SETTING, "seeds"])
-    table = exact.merge(
-        lazy,
-        on=CASE,
-        suffixes=("", "_lazy"),
-    )
-
-    # The times of both over each other, in every case.
+    costs = removal_costs(study, spec).table
+    exact, lazy = (costs[costs["method"] == name] for name in spec.methods)
+    exact = exact.drop(columns=["label", "method"])
+    lazy = lazy[[*CASE, *spec.metric]]
     times = replace(
         spec,
         metric=("removal_mean_ms",),
         extra_columns=tuple(CASE),
     )
-    ratios = compare(study, times).table
-    ratios = ratios.rename(columns={"value": "ratio"})
-    columns = [*CASE, "ratio", "low", "high"]
-    table = table.merge(ratios[columns], on=CASE)
-    missing = find_unstored(spec.titles, table)
-    return replace(costs, table=table, missing=missing)
+    ratios = compare(study, times).table.rename(columns={"value": "ratio"})
+    ratios = ratios[[*CASE, "ratio", "low", "high"]]
+    both = exact.merge(
+        lazy,
+        on=CASE,
+        suffixes=("", "_lazy"),
+    )
+    table = both.merge(ratios, on=CASE)
+    return FigureData(table, study.cells, find_unstored(spec.titles, table))
 
 
 def messages(
@@ -187,11 +162,9 @@ def messages(
     spec: FigureSpec,
 ) -> FigureData:
     """Show bytes and times of secure aggregation, and times of requests without it."""
-    costs = removal_costs(study, spec)
-    requests = costs.table.query("sweep == 'removals'")
-    request_ms = requests.set_index("dataset")["removal_mean_ms"]
-    sparse = costs.table.query("sweep == 'sparse'")
-    table = sparse.drop(columns="removal_mean_ms")
-    table = table.assign(request_ms=table["dataset"].map(request_ms))
-    missing = find_unstored(spec.titles, table)
-    return replace(costs, table=table, missing=missing)
+    costs = removal_costs(study, spec).table
+    requests = costs[costs["sweep"] == "removals"].set_index("dataset")
+    sparse = costs[costs["sweep"] == "sparse"].drop(columns="removal_mean_ms")
+    request_ms = sparse["dataset"].map(requests["removal_mean_ms"])
+    table = sparse.assign(request_ms=request_ms)
+    return FigureData(table, study.cells, find_unstored(spec.titles, table))

@@ -101,7 +101,11 @@ def variant_styles(
     spec: FigureSpec,
 ) -> dict[Any, dict]:
     """Return the changes that the values of `style` make to a curve."""
-    default = ({}, {"linestyle": (3, 1.5), "hollow": True}, {"linestyle": ":"})
+    default = (
+        {},
+        {"linestyle": (3, 1.5), "hollow": True},
+        {"linestyle": ":"},
+    )
     values = in_order(table["style"].dropna(), spec.variants)
     variants = {}
     for value, changes in zip(values, itertools.cycle(default), strict=False):

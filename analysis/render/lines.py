@@ -320,38 +320,27 @@ def outside(panel: Panel) -> str:
 # Exponents
 
 
-def fitted(panel: Panel) -> dict[Any, tuple[np.ndarray, np.ndarray]]:
-    """Return the curves with a power of x: two values or more, all positive.
-
-    Curves are x and value by hue; baselines have no exponent.
-    """
-    powers = {}
-    for hue, style in panel.styles.items():
-        rows = panel.table[panel.table["hue"] == hue]
-        curve = rows.dropna(subset="x").sort_values("x")
-        x = curve["x"].to_numpy(dtype=float)
-        value = curve["value"].to_numpy(dtype=float)
-        if not style.baseline and x.size > 1 and (value > 0).all():
-            powers[hue] = x, value
-    return powers
-
-
 def _write_exponents(
     axes: Axes,
     panel: Panel,
 ) -> None:
-    """Write the fitted exponents beside a panel, by height of the curves' ends."""
-    powers = fitted(panel)
-    ends = {hue: value[-1] for hue, (_, value) in powers.items()}
-    handles = []
-    exponents = []
-    for hue in sorted(ends, key=lambda hue: -ends[hue]):
-        line = panel.styles[hue].line
-        handles.append(Line2D([], [], **artist(line)))
-        exponent, _ = np.polyfit(*np.log(powers[hue]), 1)
-        exponents.append(f"{exponent:z.2f}")
-    if not handles:
+    """Write the powers of x that fit the curves, by height of the curves' ends.
+
+    Curves of two values or more, all positive, have one; baselines have none.
+    """
+    powers = []
+    for hue, style in panel.styles.items():
+        rows = panel.table[panel.table["hue"] == hue]
+        curve = rows.dropna(subset="x").sort_values("x")
+        x, value = curve[["x", "value"]].to_numpy(dtype=float).T
+        if not style.baseline and x.size > 1 and (value > 0).all():
+            exponent, _ = np.polyfit(np.log(x), np.log(value), 1)
+            handle = Line2D([], [], **artist(style.line))
+            powers.append((value[-1], f"{exponent:z.2f}", handle))
+    if not powers:
         return
+    powers.sort(key=lambda power: -power[0])
+    _, exponents, handles = zip(*powers, strict=True)
     axes.legend(
         handles,
         exponents,

@@ -52,7 +52,11 @@ METADATA: dict[str, dict] = {
 #: Decades of a logarithmic axis whose ticks are those of a linear one.
 FEW_DECADES = 0.6
 #: Ticks of a logarithmic axis within a decade, by decades of the axis.
-LOG_STEPS = ((2.2, (1.0, 2.0, 5.0)), (3.5, (1.0, 3.0)), (np.inf, (1.0,)))
+LOG_STEPS = (
+    (2.2, (1.0, 2.0, 5.0)),
+    (3.5, (1.0, 3.0)),
+    (np.inf, (1.0,)),
+)
 
 
 def style_path(style: str) -> Path:

@@ -66,9 +66,7 @@ COLUMNS = [
 ]
 
 
-def median_interval(
-    values: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def median_interval(values: np.ndarray) -> pd.DataFrame:
     """Compute medians of finite values, with distribution-free intervals.
 
     Parameters
@@ -77,16 +75,18 @@ def median_interval(
 
     Returns
     -------
-    tuple of ndarray of shape (columns,)
-        Median, lower and upper end, number of finite values. Below six values not even
-        all of them reach 95 %, and the interval is their range.
+    DataFrame
+        One row per column: `median`, `low`, `high`, `seeds` (number of finite values).
+        Below six values not even all of them reach 95 %, and the interval is their
+        range.
 
     Examples
     --------
-    >>> [float(end[0]) for end in median_interval(np.arange(1.0, 21.0)[:, None])]
-    [10.5, 6.0, 15.0, 20.0]
+    >>> median_interval(np.arange(1.0, 21.0)[:, None])
+       median  low  high  seeds
+    0    10.5  6.0  15.0     20
     """
-    summary = column_statistics(values)
+    summary = column_statistics(values)[["median", "seeds"]]
     counts = summary["seeds"].to_numpy()
     # What is not finite is sorted to the end.
     ordered = np.sort(keep_finite(values), axis=0)
@@ -97,8 +97,8 @@ def median_interval(
     rank_high = np.maximum(counts - 1 - rank_low, 0)
     ranks = np.stack([rank_low, rank_high])
     low, high = np.take_along_axis(ordered, ranks, axis=0)
-    medians = summary["median"].to_numpy()
-    return medians, low, high, counts
+    interval = summary.assign(low=low, high=high)
+    return interval[["median", "low", "high", "seeds"]]
 
 
 def insufficient_data(cells: pd.DataFrame) -> pd.Series:
@@ -167,18 +167,12 @@ def ratios(
     same_rows = [cells["dataset"], cells["unit"]]
     reference = best_runs.groupby(same_rows).transform("min")
     values = matrix.values / reference.to_numpy()
-
-    # Summarize the ratios over the seeds.
-    median, low, high, seeds = median_interval(values)
     table = cells.assign(
-        median=median,
-        low=low,
-        high=high,
-        seeds=seeds,
+        **median_interval(values),
         reference=reference,
         insufficient_data=insufficient_data(cells),
     )
-    has_value = np.isfinite(median)
+    has_value = np.isfinite(table["median"])
     return table[COLUMNS][has_value].reset_index(drop=True)
 
 
@@ -224,19 +218,17 @@ def median_matrix(table: pd.DataFrame) -> pd.DataFrame:
     return lines["median"].first().unstack()
 
 
-def missing_results(
+def full_results(
     table: pd.DataFrame,
     datasets: Sequence[str],
-) -> dict[str, list[str]]:
-    """List for each private method the data sets that lack a result at some epsilon."""
+) -> pd.DataFrame:
+    """Tell on which data sets a private method has a result at every epsilon.
+
+    Data sets are down, methods across.
+    """
     lines = private(table).groupby(["dataset", "method"])
     counts = lines["epsilon"].nunique().unstack()
-    counts = counts.reindex(datasets)
-    is_missing = ~(counts >= table["epsilon"].nunique())
-    missing = {}
-    for method, lacks in is_missing.items():
-        missing[method] = list(lacks.index[lacks])
-    return missing
+    return counts.reindex(datasets) >= table["epsilon"].nunique()
 
 
 def complete_methods(
@@ -244,8 +236,8 @@ def complete_methods(
     datasets: Sequence[str],
 ) -> list[str]:
     """Return the private methods with a result on all data sets at all epsilons."""
-    missing = missing_results(table, datasets)
-    return [method for method, names in missing.items() if not names]
+    is_full = full_results(table, datasets)
+    return list(is_full.columns[is_full.all()])
 
 
 def shared_datasets(
@@ -257,11 +249,9 @@ def shared_datasets(
     Methods that have one on fewer than half of the data sets do not count: they would
     leave nothing to compare.
     """
-    excluded = set()
-    for missing in missing_results(table, datasets).values():
-        if len(missing) <= len(datasets) / 2:
-            excluded.update(missing)
-    return [name for name in datasets if name not in excluded]
+    is_full = full_results(table, datasets)
+    counted = is_full.loc[:, is_full.mean() >= 0.5]
+    return list(is_full.index[counted.all(axis=1)])
 
 
 def critical_difference(

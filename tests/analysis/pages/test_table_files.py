@@ -7,7 +7,8 @@ from pkm.analysis.pages.table_files import latex, write
 
 def test_written_tables_round_trip(tmp_path):
     table = pd.DataFrame({"data_set": ["iris & co"], "value": [0.1234567890123]})
-    csv, tex = write(table, tmp_path, "one", table, "50 % of ε")
+    write(table, tmp_path, "one", table, "50 % of ε")
+    csv, tex = (tmp_path / f"one.{ending}" for ending in ("csv", "tex"))
     assert pd.read_csv(csv)["value"][0] == 0.1234567890123
     text = tex.read_text()
     assert r"\toprule" in text

@@ -14,10 +14,10 @@ from pkm.analysis.tables.ranking import (
     best_methods,
     complete_methods,
     critical_difference,
+    full_results,
     insufficient_data,
     median_interval,
     median_matrix,
-    missing_results,
     private,
     profile,
     rank,
@@ -95,11 +95,11 @@ def test_no_ratio_without_reference():
 
 @pytest.mark.parametrize("n", [3, 6, 20, 101])
 def test_median_interval_coverage(n):
-    _, low, high, count = median_interval(np.arange(1.0, n + 1)[:, None])
-    first = int(low[0])
-    last = int(high[0])
+    interval = median_interval(np.arange(1.0, n + 1)[:, None]).iloc[0]
+    first = int(interval["low"])
+    last = int(interval["high"])
     assert first + last == n + 1
-    assert count[0] == n
+    assert interval["seeds"] == n
     # The median lies between two order statistics with a binomial probability under every
     # continuous distribution.
     coverage = 1 - 2 * stats.binom.cdf(first - 1, n, 0.5)
@@ -109,10 +109,10 @@ def test_median_interval_coverage(n):
 
 def test_median_interval_ignores_non_finite_values():
     values = np.array([[1.0, np.nan], [np.inf, np.nan], [3.0, np.nan]])
-    median, low, high, count = median_interval(values)
-    assert (median[0], low[0], high[0]) == (2.0, 1.0, 3.0)
-    assert np.isnan([median[1], low[1], high[1]]).all()
-    assert count.tolist() == [2, 0]
+    finite, others = median_interval(values).to_numpy().tolist()
+    assert finite == [2.0, 1.0, 3.0, 2]
+    assert np.isnan(others[:3]).all()
+    assert others[3] == 0
 
 
 def test_median_matrix_of_private_methods_with_k_centers(table):
@@ -127,8 +127,9 @@ def test_median_matrix_of_private_methods_with_k_centers(table):
 def test_complete_reports_missing_data_sets(table):
     methods = ["glloyd", "kaplan_stemmer", "lsh_splits"]
     assert complete_methods(table, list(SIZES)) == methods
-    missing = {method: [] for method in methods}
-    assert missing_results(table, list(SIZES)) == missing | {"eugkm": ["wide"]}
+    full = full_results(table, list(SIZES))
+    assert full[methods].to_numpy().all()
+    assert list(full.index[~full["eugkm"]]) == ["wide"]
     assert complete_methods(table, ["a", "b", "c"]) == ["eugkm", *methods]
 
 
@@ -145,8 +146,8 @@ def test_shared_datasets():
 def test_complete_excludes_methods_with_missing_epsilon():
     rows = all_rows()
     removed = reports.row_mask(rows, method="glloyd", dataset="b", epsilon=0.5)
-    missing = missing_results(ratios(Study(rows[~removed])), list(SIZES))
-    assert missing["glloyd"] == ["b"]
+    full = full_results(ratios(Study(rows[~removed])), list(SIZES))
+    assert list(full.index[~full["glloyd"]]) == ["b"]
 
 
 def test_ranks_of_a_clear_order(table):
