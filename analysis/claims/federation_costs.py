@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.claims.findings import NOT_RUN
-from pkm.analysis.claims.reported import ReportedNumber, parse, parse_number, qualify
+from pkm.analysis.claims.reported import ReportedNumber, parse, qualify
 from pkm.analysis.tables.statistics import column_statistics
 from pkm.analysis.tables.study import Study, matches
 from pkm.yaml_files import read_file
@@ -109,7 +109,7 @@ def compare_costs(
         .to_dict("index")
     )
     rows = [
-        _judge_cost(quantity, cell, stored.get(cell["dataset"]), reported)
+        _judge_cost(quantity, cell, stored.get(cell["dataset"], {}), reported)
         for cell in reported["cells"]
         for quantity in _NAMES["quantities"]
         if quantity in cell
@@ -121,38 +121,35 @@ def compare_costs(
 def _judge_cost(
     quantity: str,
     cell: Mapping,
-    measured: Mapping | None,
+    measured: Mapping,
     reported: Mapping,
 ) -> dict:
-    """Compare a reported number with the measured cost that it rests on."""
+    """Compare a reported number with the measured cost that it rests on, if any."""
     cost, cited = _NAMES["quantities"][quantity]
     value = parse(cell[quantity])
+    printed = parse(cell[cost])
+    mean = measured.get(cost, np.nan)
     row = {
         "dataset": cell["dataset"],
         "quantity": quantity,
-        **dict.fromkeys(["mean", "half_width", "rounds"], np.nan),
+        "mean": mean,
+        "half_width": np.nan,
+        "rounds": measured.get("rounds_per_iteration", np.nan),
         "reported": cell[quantity],
         "reported_mean": value.mean,
-        "cited": parse_number(cell[cited])[0] if cited else np.nan,
-        "seeds": 0,
-        "transport": "",
-    }
-    if measured is None:
-        return row | {"verdict": NOT_RUN, "reason": "no stored rows"}
-    mean = measured[cost]
-    row |= {
-        "mean": mean,
-        "seeds": measured["seeds"],
-        "transport": measured["transport"],
-        "rounds": measured["rounds_per_iteration"],
+        "cited": parse(cell[cited]).mean if cited else np.nan,
+        "seeds": measured.get("seeds", 0),
+        "transport": measured.get("transport", ""),
         "reason": "",
     }
+    if not measured:
+        return row | {"verdict": NOT_RUN, "reason": "no stored rows"}
     if cost == "iteration_ms":
-        row |= _judge_time(parse(cell[cost]), measured, reported["slept_ms"])
+        row |= _judge_time(printed, measured, reported["slept_ms"])
     else:
         # All runs must have the printed number of bytes.
         is_constant = not measured[f"{cost}_half_width"] > 0
-        is_equal = is_constant and mean == parse_number(cell[cost])[0]
+        is_equal = is_constant and mean == printed.mean
         row["verdict"] = EQUAL if is_equal else DIFFERENT
     if cited:
         factor = row["cited"] / mean

@@ -361,11 +361,13 @@ def statistics(
 def metrics_across(
     study: Study,
     spec: FigureSpec,
-    columns: Sequence[str],
 ) -> pd.DataFrame:
-    """Return a line for each cell: `columns`, `seeds` and the mean of every metric."""
-    with_columns = replace(spec, extra_columns=tuple(columns))
-    table = summarize(study, with_columns).table
+    """Return a line for each cell: extra columns, `seeds` and a mean of every metric.
+
+    The extra columns of the specification are those that tell the cells apart.
+    """
+    table = summarize(study, spec).table
+    columns = list(spec.extra_columns)
     lines = table.groupby(columns, dropna=False, observed=True)
     seeds = lines["seeds"].max().to_frame()
     means = table.pivot(

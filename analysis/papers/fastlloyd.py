@@ -186,17 +186,11 @@ def iteration_costs(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Show milliseconds of FastLloyd's iterations with 8-byte words, and parts."""
+    """Show costs of iterations, and of their parts, by data set and clients."""
     table = costs(study)
-    selector = {
-        "method": TABLE3["method"],
-        "split": "balanced",
-        "word_bytes": 8,
-    }
-    selector |= spec.where
     # Where a cell was run with both transports, processes come before threads.
     table = (
-        table[matches(table, selector)]
+        table[matches(table, spec.where)]
         .sort_values("transport", kind="stable")
         .drop_duplicates(["dataset", "clients", "latency_ms"])
     )
@@ -208,8 +202,7 @@ def iteration_costs(
     ]
     points = pd.concat(by_quantity, ignore_index=True)
     names = points["dataset"].replace(TITLES)
-    order = in_order(points["dataset"], TITLES)
-    titles = [TITLES.get(name, name) for name in order]
+    titles = in_order(names, TITLES.values())
     printed = _means("iteration_ms")
     is_printed = (points["network"] == "LAN") & (points["clients"] == 2)
     points = points.assign(
@@ -237,7 +230,7 @@ def iteration_costs(
 
 
 def _means(column: str) -> pd.Series:
-    """Return a column of Table 3 by data set: printed means, or what stands there."""
+    """Return the numbers of a column of Table 3 by data set, of means the mean."""
     return CELLS[column].dropna().map(lambda text: parse(text).mean)
 
 

@@ -16,7 +16,6 @@ from pkm.analysis.tables.statistics import percentile_interval
 from pkm.analysis.tables.study import Study, matches
 
 ROWS = read_claims("kaplan-stemmer")["reported"]["table1"]
-PASSES = ["kaplan_stemmer_candidates", "kaplan_stemmer_candidates_one_pass"]
 #: Sizes at which the slope of a bound is taken, but for the one along which.
 SIZES = {
     "n": 1e5,
@@ -174,8 +173,7 @@ def candidates(
 ) -> FigureData:
     """Show how many candidates there are, and what k of them cost."""
     rows = study.rows_with(["n_centers"])
-    selector = {"method": PASSES, "sweep": ["candidates", "capture"]}
-    rows = rows[matches(rows, selector)]
+    rows = rows[matches(rows, spec.where)]
     keys = ["method", "dataset", "n", "k", "epsilon"]
     means = ["unassigned_points", "nicv_best_k"]
     # A metric that no stored sweep has is missing everywhere.

@@ -18,7 +18,7 @@ from pkm.experiments.applications.options import SCHEMAS, list_keys
 from pkm.experiments.config.errors import (
     ConfigurationError,
     explain_unknown,
-    explain_unknown_key,
+    label_key,
 )
 from pkm.experiments.config.groups import GROUPS
 
@@ -70,7 +70,9 @@ def explain(error: Exception, command: str) -> str:
                 f"{override} is not allowed: {key} must be a value or a list of values"
             )
         known = [str(name) for name in cause.parent_node if name != "hydra"]
-        return explain_unknown_key(key, known) + hint_at_other_key(key, command)
+        group, _, name = key.rpartition(".")
+        unknown = explain_unknown(label_key(group), name, known)
+        return unknown + hint_at_other_key(key, command)
     listed = re.match("Ambiguous value for argument '(.*)'", str(error))
     if listed:
         key, _, values = listed[1].partition("=")

@@ -1,7 +1,7 @@
 """Errors about configurations, which name the nearest known word."""
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pkm.names import find_nearest
@@ -9,8 +9,8 @@ from pkm.names import find_nearest
 #: How many known names are listed; of longer lists, so many similar ones are.
 MAX_LISTED = 20
 N_SIMILAR = 5
-#: Commands that list all known names of a kind; all others are in the help.
-LIST_COMMANDS = {"dataset": "pkm data list"}
+#: Commands that list all known names of a kind; all others are listed here.
+LIST_COMMANDS = {"dataset": "pkm data list", "method": "pkm run --help"}
 
 
 class ConfigurationError(ValueError):
@@ -29,7 +29,8 @@ def explain_unknown(
     >>> explain_unknown("method", "loyd", ["lloyd", "packing"])
     "method='loyd' is unknown. Did you mean lloyd? Known: lloyd, packing"
     """
-    hint = suggest_nearest(str(name), known)
+    near = find_nearest(str(name), known)
+    hint = "" if near is None else f" Did you mean {near}?"
     listed = list_known(kind, str(name), known)
     return f"{kind}={name!r} is unknown.{hint} {listed}"
 
@@ -42,10 +43,10 @@ def list_known(kind: str, name: str, known: Sequence[str]) -> str:
     >>> list_known("dataset", "irises", ["iris", *map(str, range(70))])
     'Similar: iris; `pkm data list` lists all 71'
     """
-    if len(known) <= MAX_LISTED:
+    command = LIST_COMMANDS.get(kind)
+    if command is None or len(known) <= MAX_LISTED:
         return f"Known: {', '.join(known)}"
     similar = difflib.get_close_matches(name, known, N_SIMILAR, cutoff=0.5)
-    command = LIST_COMMANDS.get(kind, "pkm run --help")
     listed = f"Similar: {', '.join(similar)}; " if similar else ""
     return f"{listed}`{command}` lists all {len(known)}"
 
@@ -67,49 +68,6 @@ def require_choices(
             raise ConfigurationError(explain_unknown(kind, name, known))
 
 
-def explain_unknown_key(key: str, known: Sequence[str]) -> str:
-    """Say that a key is unknown, suggest one, and list the known ones.
-
-    Examples
-    --------
-    >>> explain_unknown_key("backend.job", ["jobs", "threads"])
-    "key 'backend.job' is unknown. Did you mean backend.jobs? Known: jobs, threads"
-    """
-    prefix, dot, name = key.rpartition(".")
-    hint = suggest_nearest(name, known, prefix + dot)
-    return f"key {key!r} is unknown.{hint} Known: {', '.join(known)}"
-
-
-def suggest_nearest(
-    name: str,
-    known: Sequence[str],
-    prefix: str = "",
-) -> str:
-    """Suggest the known word that is nearest to a given one, if one is near.
-
-    Examples
-    --------
-    >>> suggest_nearest("Iris", ["iris", "wine"])
-    ' Did you mean iris?'
-    """
-    near = find_nearest(name, known)
-    return "" if near is None else f" Did you mean {prefix}{near}?"
-
-
-def require_known_keys(
-    names: Iterable[str],
-    known: Collection[str],
-    prefix: str,
-) -> None:
-    """Refuse a key that is not among the known ones.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming it, the nearest one and all.
-    """
-    for name in names:
-        if name not in known:
-            raise ConfigurationError(
-                explain_unknown_key(f"{prefix}{name}", list(known))
-            )
+def label_key(group: str) -> str:
+    """Label a key in errors by the group that has it, if there is one."""
+    return f"{group}: key" if group else "key"

@@ -14,7 +14,6 @@ from pkm.experiments.cell.kind import Kind
 from pkm.experiments.config.errors import (
     ConfigurationError,
     require_choices,
-    require_known_keys,
 )
 from pkm.experiments.config.groups import choices, is_choice, read_choice
 from pkm.experiments.config.method_parameters import accepts_parameter
@@ -149,10 +148,11 @@ def check_paper(paper: Mapping, profile: str) -> None:
         Naming the unknown key or profile, and the known ones.
     """
     profiles = sorted({*choices("profile"), profile})
-    require_known_keys(paper.get("profiles") or {}, profiles, "paper.profiles.")
+    changed = paper.get("profiles") or {}
+    require_choices("paper.profiles: key", changed, profiles)
     if is_choice("paper", paper["name"]):
-        known = dict.fromkeys([*read_choice("paper", paper["name"]), *SWEEP_KEYS])
-        require_known_keys(paper, known, "paper.")
+        known = [*read_choice("paper", paper["name"]), *SWEEP_KEYS]
+        require_choices("paper: key", paper, list(dict.fromkeys(known)))
 
 
 @dataclass(frozen=True)
