@@ -25,7 +25,7 @@ from pkm.methods.synthetic.released_synopsis import (
 )
 from pkm.methods.trees.leaves import Leaves
 from pkm.methods.trees.quadtree import QuadtreeKMeans
-from pkm.privacy import SCALE, Curator, PrivacyClaim
+from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
 
 # These constants were chosen on generated sets and five real ones: celltype, letters,
 # shuttle, s1 and yeast.
@@ -42,6 +42,9 @@ MIN_COUNT = 2.0
 # Upper limit of a released radius of Lloyd steps, in radii of the ball. A smaller
 # limit would bias the means of wide or skewed clusters.
 LARGEST_RADIUS = 0.5
+# From this n mu / k on a second round hashes the farthest points. Below, its part of
+# the budget is better spent on the first one.
+SECOND_ROUND_SNR = 200.0
 # Least and largest share of the budget for a zoom.
 ZOOM_SHARE = 0.1
 MAX_ZOOM_SHARE = 0.5
@@ -152,7 +155,8 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
         """All releases; see :meth:`PrivateKMeans.schedule`."""
         if n_features <= QUADTREE_FEATURES:
             return self._quadtree().schedule(n_points, n_features)
-        return self._hashing().schedule(n_points, n_features, refinement=refinement())
+        hashing = self._hashing(n_points)
+        return hashing.schedule(n_points, n_features, refinement=refinement())
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int, Synopsis]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
@@ -171,7 +175,7 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
             return centers, n_iter, Synopsis(leaves, *curves)
 
         # A ball is assumed to be filled by the points, even one given as a parameter.
-        hashing = self._hashing()
+        hashing = self._hashing(n)
         in_ball = hashing.resolved_radius(curator) < math.sqrt(d)
         schedule = hashing.schedule(n, d, in_ball=in_ball, refinement=refinement())
         run = hashing.run(curator, schedule, finder)
@@ -184,11 +188,14 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
     def _quadtree(self) -> QuadtreeKMeans:
         return QuadtreeKMeans(self.planned_clusters, epsilon=self.epsilon)
 
-    def _hashing(self) -> KaplanStemmer:
+    def _hashing(self, n_points: int) -> KaplanStemmer:
+        mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
+        snr = n_points * mu / self.planned_clusters
         return KaplanStemmer(
             self.planned_clusters,
             epsilon=self.epsilon,
             delta=self.delta,
             radius=self.radius,
+            rounds=2 if snr >= SECOND_ROUND_SNR else 1,
             lloyd_steps=LLOYD_STEPS,
         )

@@ -9,13 +9,14 @@ pkm.methods.zoom.MAX_OUTSIDE=0.01``.
 """
 
 import argparse
-import importlib
 import itertools
 import math
+import pydoc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -23,8 +24,9 @@ from numpy.random import Generator
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
+import pkm.methods
 from pkm.datasets import load
-from pkm.methods import SynopsisKMeans
+from pkm.methods import PrivateKMeans, SynopsisKMeans
 from pkm.methods.fitting import RepeatableNoiseWarning
 
 EPSILONS = [0.25, 1.0, 4.0]
@@ -300,6 +302,7 @@ def measure(
     epsilons: Sequence[float],
     n_seeds: int,
     ablations: Sequence[str],
+    method: type[PrivateKMeans] = SynopsisKMeans,
 ) -> Iterator[dict[str, float | str]]:
     """Yield costs of fits, and of the mean, over that of the best of five k-means."""
     for number in numbers:
@@ -315,7 +318,7 @@ def measure(
         for ablation in ["", *ablations]:
             with replaced_constant(ablation):
                 for epsilon, seed in itertools.product(epsilons, range(n_seeds)):
-                    model = SynopsisKMeans(
+                    model = method(
                         n_clusters=data.n_clusters,
                         epsilon=epsilon,
                         bounds=tuple(data.bounds),
@@ -339,21 +342,27 @@ def measure(
 
 @contextmanager
 def replaced_constant(assignment: str) -> Iterator[None]:
-    """Replace a constant of a module, ``module.NAME=number``, for a while."""
+    """Replace a constant for a while, or the default of a method's parameter.
+
+    It is ``module.NAME=number``, or ``module.Method.parameter=number``.
+    """
     if not assignment:
         yield
         return
     path, _, value = assignment.partition("=")
-    module, _, name = path.rpartition(".")
-    home = importlib.import_module(module)
-    if not hasattr(home, name):
-        raise SystemExit(f"--ablate {assignment}: {module} has no constant {name}")
-    kept = getattr(home, name)
-    setattr(home, name, type(kept)(float(value)))
+    path, _, name = path.rpartition(".")
+    home = pydoc.locate(path)
+    values = getattr(getattr(home, "__init__", None), "__kwdefaults__", None)
+    if isinstance(home, ModuleType):
+        values = vars(home)
+    if values is None or name not in values:
+        raise SystemExit(f"--ablate {assignment}: {path} has no constant {name}")
+    kept = values[name]
+    values[name] = type(kept)(float(value))
     try:
         yield
     finally:
-        setattr(home, name, kept)
+        values[name] = kept
 
 
 def summarize(rows: pd.DataFrame) -> pd.DataFrame:
@@ -416,14 +425,16 @@ def main() -> None:
         "--ablate",
         action="append",
         default=[],
-        help="a constant's other value",
+        help="a constant's other value, or that of a parameter's default",
     )
+    parser.add_argument("--method", default="SynopsisKMeans", help="a class of methods")
     parser.add_argument("--rows", help="write all ratios to this CSV file")
     options = parser.parse_args()
     # Seeds make a table repeatable. The points are generated: they need no privacy.
     warnings.simplefilter("ignore", RepeatableNoiseWarning)
     chosen = range(options.first, options.first + options.sets)
-    settings = options.epsilon, options.seeds, options.ablate
+    method = getattr(pkm.methods, options.method)
+    settings = options.epsilon, options.seeds, options.ablate, method
     rows = pd.DataFrame(
         row for family in options.families for row in measure(family, chosen, *settings)
     )
