@@ -147,25 +147,21 @@ def select(
     spec: FigureSpec,
 ) -> FigureData:
     """Select the rows of all panels: one selection cut by `panel`, or one a panel."""
-    selected = []
-    for name in () if spec.panel else spec.panels:
-        data = _select_rows(study, spec.for_panel(name))
-        selected.append(replace(data, table=data.table.assign(panel=name)))
-    selected = selected or [_select_rows(study, spec)]
-    table = _concat([data.table for data in selected])
-    missing = [text for data in selected for text in data.missing or ()]
-    cells = _concat([data.source_cells for data in selected])
-    data = FigureData(table, cells)
+    is_by_panel = spec.panels and not spec.panel
+    tables = []
+    cells = []
+    missing = []
+    for name in spec.panels if is_by_panel else [""]:
+        panel_spec = spec.for_panel(name) if name else spec
+        select_rows = compare if panel_spec.compare else summarize
+        data = select_rows(study, panel_spec)
+        tables.append(data.table.assign(panel=name) if name else data.table)
+        cells.append(data.source_cells)
+        # What rows cannot show.
+        missing += data.missing or ()
+    data = FigureData(_concat(tables), _concat(cells))
     missing = dict.fromkeys([*find_missing(data, spec), *missing])
     return replace(data, missing=tuple(missing))
-
-
-def _select_rows(
-    study: Study,
-    spec: FigureSpec,
-) -> FigureData:
-    """Select rows of a figure or a panel; `missing` is what rows cannot show."""
-    return compare(study, spec) if spec.compare else summarize(study, spec)
 
 
 def compare(
