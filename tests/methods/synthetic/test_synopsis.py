@@ -36,6 +36,14 @@ def test_rule(d, first, n, k, epsilon):
     assert releases[0].label == f"{first}_counts"
 
 
+@pytest.mark.parametrize(("epsilon", "rounds"), [(0.9, 1), (1.0, 2)])
+def test_a_second_round_needs_records(epsilon, rounds):
+    """n mu / k is 189 and 208 here; without a zoom it is of the whole budget."""
+    method = SynopsisKMeans(5, epsilon=epsilon, zoom=None)
+    assert method.schedule(4400, 10).rounds == rounds
+    assert method.fit_batch(draw(4400, 10), [0]).n_iter == rounds
+
+
 @pytest.mark.parametrize("synopsis", SHAPES)
 def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
     monkeypatch.setattr(Gaussian, "draw", add_nothing)
