@@ -39,11 +39,10 @@ MAX_FEATURES = int(math.log2(MAX_CELLS))  # a grid has at least two intervals in
 MIN_LEVELS = 2
 MAX_LEVELS = 9
 
-# Levels are counted from the balanced one, log2 of (n epsilon)^(2 / (d + 2)). There
-# rounding to cells and noise make equal errors if records are uniform on the domain.
-# Records that fill a small part of it lie in few cells, whose counts exceed the noise
-# on finer levels, too. Constants were chosen on generated sets; docs/synopsis.md has
-# what each earns.
+# Levels are counted from the balanced one, log2 of (n epsilon)^(2 / (d + 2)). There the
+# noise of a cluster's cells moves its center as far as rounding to cells does. Records
+# that fill a small part of the domain lie in few cells, whose counts exceed the noise
+# on finer levels, too. docs/studies/synopsis.md has what each constant earns.
 
 FINEST_LEVEL = 1.0
 # Ratio of the shares of epsilon of a level and the one before it, up to a level; finer
