@@ -3,7 +3,7 @@
 import re
 from collections.abc import Hashable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import yaml
 
@@ -70,16 +70,21 @@ def read_file(path: Path) -> Any:
         Naming the file and the line, if it is no YAML.
     """
     with path.open(encoding="utf-8") as file:
-        return read_value(file)
+        # A subclass of SafeLoader: it constructs plain values alone.
+        return yaml.load(file, Loader)
 
 
-def read_value(source: str | IO) -> Any:
-    """Read a value, such as one that was typed in a shell; None of nothing.
+def read_value(text: str) -> Any:
+    """Read a value that was typed in a shell; None of nothing.
+
+    A text that is no YAML is itself, so that the rule on the value refuses it.
 
     Examples
     --------
-    >>> read_value("1e-6"), read_value("[0,1]"), read_value("")
-    (1e-06, [0, 1], None)
+    >>> read_value("1e-6"), read_value("[0,1]"), read_value(""), read_value("[0")
+    (1e-06, [0, 1], None, '[0')
     """
-    # A subclass of SafeLoader: it constructs plain values alone.
-    return yaml.load(source, Loader)
+    try:
+        return yaml.load(text, Loader)
+    except yaml.YAMLError:
+        return text

@@ -17,7 +17,7 @@ from pkm.experiments.applications.explanations import clean_message, explain_err
 from pkm.experiments.applications.options import LOGGING, SCHEMAS, list_keys
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.conf_source import ConfSearchPath, ConfSource
-from pkm.experiments.config.errors import ConfigurationError, label_key, require_choices
+from pkm.experiments.config.errors import ConfigurationError, require_choices
 from pkm.experiments.config.groups import ALL_PAPERS, GROUP_KEYS, GROUPS, REQUIRED_KEYS
 from pkm.experiments.config.settings import Rule, at_least, one_of, require
 
@@ -117,7 +117,7 @@ def check_keys(
         Naming the key and the known ones.
     """
     known = list_keys(schema)
-    require_choices(label_key(prefix[:-1]), config, list(known))
+    require_choices("key", config, list(known), prefix)
     require_present(config, known, prefix)
     for name, option in known.items():
         if is_dataclass(option.type):
@@ -137,7 +137,7 @@ def check_group(group: str, config: DictConfig) -> None:
     if not OmegaConf.is_dict(config):
         raise ConfigurationError(f"{group}: its file must hold a mapping, key: value")
     known = GROUP_KEYS.get(group, list(config))
-    require_choices(f"{group}: key", config, known)
+    require_choices("key", config, known, f"{group}.")
     if config != {"name": ALL_PAPERS}:
         require_present(config, REQUIRED_KEYS[group], f"{group}.")
 

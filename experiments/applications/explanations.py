@@ -18,7 +18,6 @@ from pkm.experiments.applications.options import SCHEMAS, list_keys
 from pkm.experiments.config.errors import (
     ConfigurationError,
     explain_unknown,
-    label_key,
 )
 from pkm.experiments.config.groups import GROUPS
 
@@ -70,8 +69,8 @@ def explain(error: Exception, command: str) -> str:
                 f"{override} is not allowed: {key} must be a value or a list of values"
             )
         known = [str(name) for name in cause.parent_node if name != "hydra"]
-        group, _, name = key.rpartition(".")
-        unknown = explain_unknown(label_key(group), name, known)
+        group, dot, name = key.rpartition(".")
+        unknown = explain_unknown("key", name, known, group + dot)
         return unknown + hint_at_other_key(key, command)
     listed = re.match("Ambiguous value for argument '(.*)'", str(error))
     if listed:

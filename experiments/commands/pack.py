@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from pkm.compute.storage.blocks import array_blocks
 from pkm.compute.storage.grid_file import SUFFIX, is_grid_file, open_grid, pack
@@ -44,7 +43,7 @@ def read_bounds(text: str | None, n_features: int) -> np.ndarray:
     """
     try:
         return check_domain(read_value(text or ""), n_features, "bounds")
-    except (ValueError, yaml.YAMLError) as error:
+    except ValueError as error:
         raise ConfigurationError(
             f"bounds={text!r} is not allowed: bounds must be [lower,upper] "
             f"or two lists of {n_features} numbers, finite, lower below upper"

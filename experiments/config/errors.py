@@ -21,6 +21,7 @@ def explain_unknown(
     kind: str,
     name: Any,
     known: Sequence[str],
+    prefix: str = "",
 ) -> str:
     """Say that a name is unknown, suggest one, and list the known ones.
 
@@ -28,11 +29,14 @@ def explain_unknown(
     --------
     >>> explain_unknown("method", "loyd", ["lloyd", "packing"])
     "method='loyd' is unknown. Did you mean lloyd? Known: lloyd, packing"
+    >>> explain_unknown("key", "job", ["jobs"], "backend.")
+    "key='backend.job' is unknown. Did you mean backend.jobs? Known: jobs"
     """
     near = find_nearest(str(name), known)
-    hint = "" if near is None else f" Did you mean {near}?"
+    hint = "" if near is None else f" Did you mean {prefix}{near}?"
     listed = list_known(kind, str(name), known)
-    return f"{kind}={name!r} is unknown.{hint} {listed}"
+    full_name = f"{prefix}{name}" if prefix else name
+    return f"{kind}={full_name!r} is unknown.{hint} {listed}"
 
 
 def list_known(kind: str, name: str, known: Sequence[str]) -> str:
@@ -55,6 +59,7 @@ def require_choices(
     kind: str,
     names: Iterable,
     known: Sequence[str],
+    prefix: str = "",
 ) -> None:
     """Refuse a name that is not among the known ones.
 
@@ -65,9 +70,4 @@ def require_choices(
     """
     for name in names:
         if name not in known:
-            raise ConfigurationError(explain_unknown(kind, name, known))
-
-
-def label_key(group: str) -> str:
-    """Label a key in errors by the group that has it, if there is one."""
-    return f"{group}: key" if group else "key"
+            raise ConfigurationError(explain_unknown(kind, name, known, prefix))

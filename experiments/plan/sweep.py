@@ -149,10 +149,10 @@ def check_paper(paper: Mapping, profile: str) -> None:
     """
     profiles = sorted({*choices("profile"), profile})
     changed = paper.get("profiles") or {}
-    require_choices("paper.profiles: key", changed, profiles)
+    require_choices("key", changed, profiles, "paper.profiles.")
     if is_choice("paper", paper["name"]):
         known = [*read_choice("paper", paper["name"]), *SWEEP_KEYS]
-        require_choices("paper: key", paper, list(dict.fromkeys(known)))
+        require_choices("key", paper, list(dict.fromkeys(known)), "paper.")
 
 
 @dataclass(frozen=True)

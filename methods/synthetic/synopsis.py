@@ -102,8 +102,9 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
     Notes
     -----
     Up to three features the synopsis is that of :class:`pkm.methods.QuadtreeKMeans`.
-    With more it is that of :class:`pkm.methods.KaplanStemmer`, with six Lloyd steps,
-    and the centers are averaged over the last three. The radius of the steps is
+    With more it is that of :class:`pkm.methods.KaplanStemmer`, in one round where
+    n mu / k is below 200. There are six Lloyd steps, and the centers are averaged over
+    the last three. The radius of the steps is
     released where n mu / k is at least 200. A run is private because each release is,
     and because the choice follows from a public value.
 

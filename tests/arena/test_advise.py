@@ -9,6 +9,7 @@ from pkm.arena import advise
     ("words", "message"),
     [
         (["n=0", "d=2", "k=3", "epsilon=1"], "n='0' is not allowed"),
+        (["n=[", "d=2", "k=3", "epsilon=1"], "n='[' is not allowed"),
         (["n=10", "d=2", "k=3"], "epsilon='' is not allowed"),
         (["n=10", "d=2", "k=3", "epsilon=nan"], "epsilon='nan' is not allowed"),
         (["n=10", "d=2", "k=3", "epsilon=1", "bounds=huge"], "bounds='huge'"),

@@ -174,8 +174,8 @@ def test_the_page_has_the_widths_of_intervals(method):
 def test_the_page_has_the_widths_of_sizes_at_one():
     printed_widths = printed(r"knows a size to (\d+) records, a pure method to (\d+)")
     widths = (
-        2.58 * quantile(10, pure=False) / (gaussian_mu(1.0, 1e-6) * math.sqrt(0.1)),
-        6.67 * quantile(10, pure=True) / 0.1,
+        quantile(10, pure=False) / (gaussian_mu(1.0, 1e-6) * math.sqrt(0.15 * 0.1)),
+        quantile(10, pure=True) / (0.15 * 0.1),
     )
     assert printed_widths == pytest.approx(widths, abs=0.5)
 
