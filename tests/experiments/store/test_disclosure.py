@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pkm.compute import Points
+from pkm.datasets import FileOptions
 from pkm.experiments.backends.backends import run_cells
 from pkm.experiments.cell import cell as cell_module
 from pkm.experiments.cell.cell import Cell
@@ -44,7 +45,8 @@ def own_file(tmp_path):
 
 def cell_of(path, dataset="file", metrics=("nicv",), **changes):
     bounds = (0, 1) if dataset == "file" else None
-    facts = {"path": str(path) if path else None, "bounds": bounds, "kind": Central()}
+    file = FileOptions(path=str(path) if path else None)
+    facts = {"file": file, "bounds": bounds, "kind": Central()}
     return Cell(
         "mean",
         "pkm.methods.DataMean",
@@ -78,7 +80,7 @@ def test_rows_and_keys_tell_the_records_to_nobody_without_the_secret(
     cell_module.data_fingerprint.cache_clear()
     same = cell_of(own_file)
     assert same.key not in published
-    assert cell_module.data_fingerprint("file", str(own_file)) not in published
+    assert cell_module.data_fingerprint("file", same.file) not in published
 
 
 def run_own_file(own_file, store, capsys):
