@@ -189,7 +189,7 @@ def _size(drawing: Drawing) -> tuple[float, float]:
         row = drawing.panels[first : first + columns]
         if kind == "forest":
             n_rows = max(max(panel.names) + 1.4 for panel in row)
-            height = (ROW * n_rows + AROUND) * letter
+            height = (ROW * max(n_rows, 3) + AROUND) * letter
         elif kind == "heatmap":
             n_rows = max(len(heatmap.sides(panel)[1]) for panel in row)
             height = (TILE * max(n_rows, 3) + AROUND) * letter
