@@ -499,10 +499,9 @@ class KaplanStemmer(CoresetMethod):
         total = CANDIDATE_SHARE + selection + lloyd
 
         # A share of the steps' budget for their radius: by the parameter, or by the
-        # signal-to-noise ratio at the whole budget.
-        whole_mu = gaussian_mu(self.epsilon, delta)
-        snr = n_points * whole_mu / self.n_clusters
-        is_released = snr >= RELEASED_SNR and n_features > FEW_FEATURES
+        # signal-to-noise ratio.
+        is_large = self.signal_to_noise(n_points) >= RELEASED_SNR
+        is_released = is_large and n_features > FEW_FEATURES
         if self.step_radius != "auto":
             is_released = self.step_radius == "released"
         shells = SHELL_SHARE * lloyd if is_released else 0.0
@@ -528,6 +527,11 @@ class KaplanStemmer(CoresetMethod):
             n_steps=n_steps,
             refinement=refinement,
         )
+
+    def signal_to_noise(self, n_points: int) -> float:
+        """Compute n mu / k: of the count of a cluster, at the whole budget."""
+        mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
+        return n_points * mu / self.n_clusters
 
     def _n_projections(self, n_features: int) -> int:
         """Number of directions of a hash."""

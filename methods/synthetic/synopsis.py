@@ -25,7 +25,7 @@ from pkm.methods.synthetic.released_synopsis import (
 )
 from pkm.methods.trees.leaves import Leaves
 from pkm.methods.trees.quadtree import QuadtreeKMeans
-from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
+from pkm.privacy import SCALE, Curator, PrivacyClaim
 
 # These constants were chosen on generated sets and five real ones: celltype, letters,
 # shuttle, s1 and yeast.
@@ -190,13 +190,13 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
         return QuadtreeKMeans(self.planned_clusters, epsilon=self.epsilon)
 
     def _hashing(self, n_points: int) -> KaplanStemmer:
-        mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
-        snr = n_points * mu / self.planned_clusters
-        return KaplanStemmer(
+        hashing = KaplanStemmer(
             self.planned_clusters,
             epsilon=self.epsilon,
             delta=self.delta,
             radius=self.radius,
-            rounds=2 if snr >= SECOND_ROUND_SNR else 1,
             lloyd_steps=LLOYD_STEPS,
         )
+        is_large = hashing.signal_to_noise(n_points) >= SECOND_ROUND_SNR
+        hashing.rounds = 2 if is_large else 1
+        return hashing
