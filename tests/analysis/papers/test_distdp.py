@@ -13,7 +13,6 @@ import pytest
 import reports
 from fabricated.distdp import DP, INTERPRETATIONS, KS, LEVELS, MOVED, RHOS, SIZES, all_rows
 from fabricated.rows import change_charges
-from fabricated.studies import study_of
 
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.findings import (
@@ -31,23 +30,14 @@ from pkm.methods.distance.dist_dp import DistDP
 from pkm.privacy import SCALE
 from pkm.privacy.queries.moved_records import soft_sensitivity
 
-CONTENT = read_claims("distdp")
-SPECS = {spec.name: spec for spec in read_figures("distdp")}
+PAPER = "distdp"
+CONTENT = read_claims(PAPER)
+SPECS = {spec.name: spec for spec in read_figures(PAPER)}
 
 
-@pytest.fixture(scope="module")
-def study():
-    return study_of("distdp")
-
-
-@pytest.fixture(scope="module")
-def findings():
-    return reports.by_claim(reports.verdicts_of("distdp"))
-
-
-evaluate_claim = partial(reports.evaluate_claim, "distdp")
-draw = partial(reports.draw, "distdp")
-figure = partial(reports.figure_of, "distdp")
+evaluate_claim = partial(reports.evaluate_claim, PAPER)
+draw = partial(reports.draw, PAPER)
+figure = partial(reports.figure_of, PAPER)
 
 
 def changed(column, change, **where):

@@ -10,7 +10,6 @@ import reports
 import yaml
 from fabricated.dpm import SIZES, all_rows, dpm_cell, dpm_rows
 from fabricated.rows import join_cells, with_charges, with_params
-from fabricated.studies import study_of
 
 from pkm.analysis.claims import reported
 from pkm.analysis.claims.claim import read_claims
@@ -31,24 +30,15 @@ from pkm.analysis.tables.study import Study
 from pkm.catalogue import CONF
 from pkm.datasets import why_unavailable
 
+PAPER = "dpm"
 NO_ROWS = "no stored rows"
-SPECS = {spec.name: spec for spec in read_figures("dpm")}
-figure = partial(reports.figure_of, "dpm")
-CONTENT = read_claims("dpm")
+SPECS = {spec.name: spec for spec in read_figures(PAPER)}
+figure = partial(reports.figure_of, PAPER)
+CONTENT = read_claims(PAPER)
 
 
-@pytest.fixture(scope="module")
-def study():
-    return study_of("dpm")
-
-
-@pytest.fixture(scope="module")
-def findings():
-    return reports.by_claim(reports.verdicts_of("dpm"))
-
-
-evaluate_claim = partial(reports.evaluate_claim, "dpm")
-evaluate_check = partial(reports.evaluate_check, "dpm")
+evaluate_claim = partial(reports.evaluate_claim, PAPER)
+evaluate_check = partial(reports.evaluate_check, PAPER)
 
 
 def load_paper():

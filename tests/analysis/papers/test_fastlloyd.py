@@ -10,7 +10,6 @@ import pytest
 import reports
 from fabricated.fastlloyd import EPSILONS, SIZES, cell_rows, iteration_bound, lloyd_cell, small_rows
 from fabricated.rows import join_cells
-from fabricated.studies import study_of
 
 from pkm.analysis.claims import verdicts
 from pkm.analysis.claims.claim import read_claims
@@ -183,12 +182,8 @@ def test_iteration_bound_is_clipped_on_both_sides():
     assert iteration_bound(10**7, 2, 2, 1.0, 1e-8) == 7
 
 
-figure = partial(reports.figure_of, "fastlloyd")
-
-
-@pytest.fixture(scope="module")
-def study():
-    return study_of("fastlloyd")
+PAPER = "fastlloyd"
+figure = partial(reports.figure_of, PAPER)
 
 
 def draw(name, rows):

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import reports
 from fabricated.kaplan_stemmer import BASELINES, LOCAL, RIVALS, all_rows
-from fabricated.studies import study_of
 
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.expressions import evaluate_expression
@@ -28,8 +27,9 @@ from pkm.arrow import make_nested
 from pkm.privacy import gaussian_mu, gdp_epsilon
 from pkm.privacy.mechanisms.selection import selection_epsilon, selection_mu
 
-CONTENT = read_claims("kaplan-stemmer")
-SPECS = {spec.name: spec for spec in read_figures("kaplan-stemmer")}
+PAPER = "kaplan-stemmer"
+CONTENT = read_claims(PAPER)
+SPECS = {spec.name: spec for spec in read_figures(PAPER)}
 #: What is not comparable, or decides nothing by the growth of a bound, is measured all the same.
 CAPTURE, GROWTH = (
     reports.check_of("kaplan-stemmer", name) | {"not_comparable": None, "upper_bound": None}
@@ -37,19 +37,9 @@ CAPTURE, GROWTH = (
 )
 
 
-@pytest.fixture(scope="module")
-def study():
-    return study_of("kaplan-stemmer")
-
-
-@pytest.fixture(scope="module")
-def findings():
-    return reports.by_claim(reports.verdicts_of("kaplan-stemmer"))
-
-
-evaluate_claim = partial(reports.evaluate_claim, "kaplan-stemmer")
-draw = partial(reports.draw, "kaplan-stemmer")
-figure = partial(reports.figure_of, "kaplan-stemmer")
+evaluate_claim = partial(reports.evaluate_claim, PAPER)
+draw = partial(reports.draw, PAPER)
+figure = partial(reports.figure_of, PAPER)
 
 
 def changed(column, change, **where):

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import reports
 from fabricated.mufc import FIT, MEANS, RANDOM_CELLTYPE, RETRAIN, SIZES, all_rows, mufc_rows
-from fabricated.studies import study_of
 
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.findings import (
@@ -26,23 +25,14 @@ from pkm.analysis.figures.figure import read_figures
 from pkm.analysis.tables.study import DEFAULTS, DOMAIN_HALF_WIDTH, REQUIRED
 from pkm.arrow import make_nested
 
-CONTENT = read_claims("mufc")
-SPECS = {spec.name: spec for spec in read_figures("mufc")}
+PAPER = "mufc"
+CONTENT = read_claims(PAPER)
+SPECS = {spec.name: spec for spec in read_figures(PAPER)}
 
 
-@pytest.fixture(scope="module")
-def study():
-    return study_of("mufc")
-
-
-@pytest.fixture(scope="module")
-def findings():
-    return reports.by_claim(reports.verdicts_of("mufc"))
-
-
-evaluate_claim = partial(reports.evaluate_claim, "mufc")
-draw = partial(reports.draw, "mufc")
-figure = partial(reports.figure_of, "mufc")
+evaluate_claim = partial(reports.evaluate_claim, PAPER)
+draw = partial(reports.draw, PAPER)
+figure = partial(reports.figure_of, PAPER)
 
 
 def changed(column, change, **where):
