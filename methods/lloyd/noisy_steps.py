@@ -18,7 +18,7 @@ from pkm.privacy import (
 SUM_SHARE = 0.75  # of the step's epsilon; the rest is for the counts
 # Radius of a cluster, in root mean squared distances of its records from its center.
 # Chosen on generated sets, of which a third are skewed.
-RADIUS_FACTOR = 3.0
+RADIUS_FACTOR = 2.0
 MIN_RADIUS = 1 / 64  # in half-widths: allows for the error of the center
 
 
@@ -67,14 +67,14 @@ def cluster_radii(
     Returns
     -------
     ndarray of shape (k,), float64
-        In half-widths: three root mean squared distances of the cluster's records. A
+        In half-widths: two root mean squared distances of the cluster's records. A
         cluster without weight has the mean squared distance of all others.
 
     Examples
     --------
     >>> points = np.array([[-6554.0], [6554.0]])
     >>> cluster_radii(points, np.full(2, 10.0), np.array([[0]]), 0.0).round(3).tolist()
-    [0.3]
+    [0.2]
     """
     # Assign the weighted points; variance of each cluster, in squared grid steps.
     differences = points[:, None, :] - centers[None, :, :]

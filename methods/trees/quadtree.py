@@ -45,10 +45,9 @@ MAX_LEVELS = 9
 # on finer levels, too. docs/studies/synopsis.md has what each constant earns.
 
 FINEST_LEVEL = 1.0
-# Ratio of the shares of epsilon of a level and the one before it, up to a level; finer
-# ones have its share.
+# Ratio of the shares of epsilon of a level and the one before it, up to the balanced
+# level; finer ones have its share.
 GROWTH = 1.4
-LAST_GROWTH = -1.0
 # Cells with fewer records than this, in standard deviations of their noise, are left
 # out, but at most this share of all records.
 MIN_COUNT = 0.5
@@ -182,9 +181,9 @@ class QuadtreeKMeans(PrivateKMeans):
         n_levels = max(round(balanced + FINEST_LEVEL), MIN_LEVELS)
         n_levels = min(n_levels, MAX_LEVELS, MAX_FEATURES // d)
 
-        # Shares of epsilon: geometric up to the last level that grows, then even.
+        # Shares of epsilon: geometric up to the balanced level, then even.
         levels = np.arange(1, n_levels + 1) - balanced
-        weights = GROWTH ** np.minimum(levels, LAST_GROWTH)
+        weights = GROWTH ** np.minimum(levels, 0.0)
         epsilons = tree_epsilon * weights / weights.sum()
         intervals = tuple(2**level for level in range(1, n_levels + 1))
         return TreeSchedule(intervals, tuple(epsilons.tolist()), step_epsilon)

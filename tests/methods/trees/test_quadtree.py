@@ -54,11 +54,11 @@ def test_schedule_follows_the_records_of_a_center(n, levels, has_step):
     assert (schedule.step_epsilon > 0) == has_step
 
 
-def test_shares_grow_up_to_the_level_before_the_balanced_one_and_are_even_then():
+def test_shares_grow_up_to_the_balanced_level_and_are_even_then():
     # The balanced level of 4096 records in two columns is the sixth.
     schedule = QuadtreeKMeans(30, step_share=0.0).schedule(4096, 2)
     assert schedule.intervals == tuple(2**j for j in range(1, 8))
-    weights = 1.4 ** np.array([-4.0, -3, -2, -1, 0, 0, 0])
+    weights = 1.4 ** np.array([-5.0, -4, -3, -2, -1, 0, 0])
     np.testing.assert_allclose(schedule.epsilons, weights / weights.sum(), rtol=1e-12)
 
 
@@ -110,12 +110,12 @@ def test_step_costs_what_it_is_given():
     assert charge.mu == 0
 
 
-def test_radii_are_three_times_the_root_mean_square():
+def test_radii_are_twice_the_root_mean_square():
     points = np.array([[-1.0], [1.0], [9.0], [11.0]]) * SCALE / 16
     weights = np.array([1.0, 1.0, 2.0, 2.0])
     centers = np.array([[0.0], [10.0], [100.0]]) * SCALE / 16
     radii = cluster_radii(points, weights, centers, 0.0)
-    np.testing.assert_allclose(radii, [3 / 16] * 3)
+    np.testing.assert_allclose(radii, [2 / 16] * 3)
 
 
 # The method
