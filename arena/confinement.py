@@ -49,7 +49,7 @@ def limit_resources() -> None:
 
 
 def confine_writes(folders: Iterable[Path]) -> bool:
-    """Refuse writes outside of some folders, and connections, from now on.
+    """Refuse writes outside of some folders, and TCP connections, from now on.
 
     Child processes inherit it. What breaks it is a ``PermissionError``.
 
@@ -61,7 +61,8 @@ def confine_writes(folders: Iterable[Path]) -> bool:
     Returns
     -------
     bool
-        Whether the system can do so: Linux 5.13 or newer.
+        Whether the system refuses both: Linux 6.7 or newer. From 5.13 on it refuses
+        writes alone.
     """
     if platform.system() != "Linux":
         return False
@@ -92,7 +93,7 @@ def confine_writes(folders: Iterable[Path]) -> bool:
     _check(libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check(libc.syscall(RESTRICT_SELF, rules, 0))
     os.close(rules)
-    return True
+    return bool(network)
 
 
 def _check(result: int) -> int:

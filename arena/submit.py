@@ -164,7 +164,9 @@ def submit(
         answer = attempt("run", STAGE_SECONDS, n_cells, jobs=jobs, cells=None, **where)
         problems += answer.get("missing", [])
         if not answer.get("confined", True):
-            problems.append("this system cannot confine writes of a process")
+            problems.append(
+                "this system cannot confine writes and connections of a process"
+            )
         rows = None
         if (work / ROWS).is_file():
             rows, refused = refuse_rows(read_rows(work))

@@ -32,7 +32,7 @@ from pkm.audit.replay import ReplayMismatch, measure_losses, trace_run
 from pkm.compute import SCALE, Points
 from pkm.privacy import Adjacency
 
-CONFIDENCE = 0.95
+CONFIDENCE = 0.975  # of each of two bounds: both hold with 95 %
 # Numbers of records and of clusters; None is the method's own. Cohorts and regions need
 # many records. Elsewhere the change of one record shows most among few.
 LARGE_SIZES = ((300, 1), (300, None))

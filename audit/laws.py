@@ -593,7 +593,7 @@ class HistogramLaw(Law):
             self._find_thresholds(side, values) for side in (one, another)
         )
 
-        # Partition that both sides can release differ in their noisy counts.
+        # Cells that both sides can release differ in their noisy counts.
         both = np.isfinite(thresholds) & np.isfinite(other_thresholds)
         change = float(np.linalg.norm((one - another)[both]))
 

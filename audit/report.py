@@ -555,18 +555,19 @@ def _add_overspending(
     """Write down a run that spends more than its method claims."""
     flaw = OVERSPENDING if OVERSPENDING in method.claim.flaws else ""
 
-    def note(message: str) -> None:
+    def note(message: str, flaw: str = "") -> None:
         findings.setdefault("budget", Finding("replay", "budget", flaw, message))
 
     if isinstance(result.refusal, BudgetExceeded):
         note(f"is stopped by its ledger: {result.refusal}")
     n, d = pair.rows.shape
-    for name, spent, declared in (
-        ("epsilon", result.spent, method.epsilon),
-        ("delta", method.budget(n, d).delta, PrivateKMeans.resolved_delta(method, n)),
+    delta = method.budget(n, d).delta, PrivateKMeans.resolved_delta(method, n)
+    for name, spent, declared, explanation in (
+        ("delta", *delta, ""),
+        ("epsilon", result.spent, method.epsilon, flaw),
     ):
         if spent > declared * (1 + DECLARED_TOLERANCE):
-            note(f"spends {name}={spent:.4g}, claims {declared:.4g}")
+            note(f"spends {name}={spent:.4g}, claims {declared:.4g}", explanation)
 
 
 def format_cost(cost: Any) -> str:

@@ -369,7 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             n_wrong = verify(console, options.data)
     except (OSError, ValueError) as error:
         print_error(error)
-        return 1
+        return 2
     return int(n_wrong > 0)
 
 

@@ -34,7 +34,7 @@ FLAGS = {
 #: What may stand before or after a number.
 SIGNS = " \u00a0\u202f€$£¥%"
 #: Digits in groups of three, as of 1.234 where the decimal mark is a comma.
-THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,'’ \u00a0\u202f]\d{3})+")
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,'’ \u00a0\u202f]\d{3})+")
 EPOCH = Day(1970, 1, 1).toordinal()
 ISO_DATE = "%Y-%m-%d"  # and what else `fromisoformat` reads
 

@@ -1,6 +1,6 @@
 """Plan, run, store and resume experiments: between the methods and the report.
 
-The rooms, bottom up:
+The subpackages, bottom up:
 
 ==============  ==================================================================
 ``console``     consoles, parsers of command lines, errors in one line
@@ -12,6 +12,7 @@ The rooms, bottom up:
 ``backends``    where cells are run
 ``mlflow``      stored results as runs of MLflow
 ``reports``     a paper run and reported, and two stores compared
+``applications``  the verbs that Hydra configures
 ``commands``    the verbs of ``pkm``
 ==============  ==================================================================
 """

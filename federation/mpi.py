@@ -149,7 +149,7 @@ def run_rank(
     ProtocolError
         On every rank, naming the party at fault.
     ValueError
-        If the method or the network does not fit, before anything is sent.
+        If the method or the network does not fit, before any record is read.
     """
     comm = MPI.COMM_WORLD
     rank = comm.Get_rank()
@@ -172,8 +172,8 @@ def run_rank(
 
     if rank == SERVER:
         link = ServerLink(MpiTransport(comm, MPI.ANY_SOURCE), *limits)
-        noise = method.noise_streams(seeds, n_points, n_features, domain=domain)
         with _abort_on_error(link):
+            noise = method.noise_streams(seeds, n_points, n_features, domain=domain)
             report = run_server(
                 link,
                 method,
@@ -189,8 +189,8 @@ def run_rank(
         return None, None
 
     link = ClientLink(MpiTransport(comm, SERVER), rank, *limits)
-    own_points = split_points(points, network.n_clients, seeds[0], split)[rank - 1]
     with _abort_on_error(link):
+        own_points = split_points(points, network.n_clients, seeds[0], split)[rank - 1]
         run, report = run_client(
             link,
             method,
@@ -260,6 +260,7 @@ def _exchange_reports(
 
     # A client's report comes before the digest of its centers.
     size = 8 * len(report)
-    check_equal_centers([message[size:] for message in messages.values()])
+    digests = {client: message[size:] for client, message in messages.items()}
+    check_equal_centers(digests)
     reports = [np.frombuffer(message[:size]) for message in messages.values()]
     return run, FederationCosts.combine(run.n_iter, server_report, reports)

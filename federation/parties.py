@@ -11,7 +11,7 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -83,7 +83,7 @@ class Network:
             )
         if not 0 <= self.latency < 60:
             raise ValueError(
-                f"latency={self.latency!r} must be a number of seconds from 0 to 60"
+                f"latency={self.latency!r} must be a number of seconds from 0 to below 60"
             )
         if not 0 < self.time_limit < math.inf:
             raise ValueError(
@@ -425,11 +425,14 @@ def hash_centers(run: Any) -> bytes:
     return hashlib.blake2b(run.centers.tobytes(), digest_size=16).digest()
 
 
-def check_equal_centers(digests: Sequence[bytes]) -> None:
+def check_equal_centers(digests: Mapping[int, bytes]) -> None:
     """Refuse the result if a client released other centers than the first one."""
-    for client, client_digest in enumerate(digests, 1):
-        if client_digest != digests[0]:
-            raise ProtocolError(f"client {client} computed other centers than client 1")
+    first, first_digest = next(iter(digests.items()))
+    for client, client_digest in digests.items():
+        if client_digest != first_digest:
+            raise ProtocolError(
+                f"client {client} computed other centers than client {first}"
+            )
 
 
 # The server
@@ -675,6 +678,7 @@ def run_in_threads(
         is_breach = client in failures and isinstance(error, ProtocolError)
         if is_breach or not (network.recover and outcomes):
             raise ProtocolError(f"{name_party(client)} stopped: {describe(error)}")
-    runs, reports = zip(*(outcomes[client] for client in sorted(outcomes)), strict=True)
-    check_equal_centers([hash_centers(run) for run in runs])
+    clients = sorted(outcomes)
+    runs, reports = zip(*(outcomes[client] for client in clients), strict=True)
+    check_equal_centers(dict(zip(clients, map(hash_centers, runs), strict=True)))
     return runs[0], FederationCosts.combine(runs[0].n_iter, server_report, reports)

@@ -119,6 +119,16 @@ class CoresetMethod(PrivateKMeans):
         RepeatableNoiseWarning
             As :meth:`PrivateKMeans.fit_batch`.
         """
+        return self._draw(points, seed, domain, secure)[0]
+
+    def _draw(
+        self,
+        points: PointsLike,
+        seed: int,
+        domain: ArrayLike | None,
+        secure: bool | None,
+    ) -> tuple[Coreset, np.ndarray]:
+        """Release a coreset in half-widths of a domain, and this domain."""
         if self.hides_n:
             raise ValueError(
                 "adjacency=add_remove is not supported for a coreset, whose releases "
@@ -144,7 +154,8 @@ class CoresetMethod(PrivateKMeans):
         positions = candidates / SCALE
         if run.zoom is not None:
             positions = run.zoom.to_public(candidates)
-        return Coreset(positions, weights, run.ledger)
+        coreset = Coreset(positions, weights, run.ledger)
+        return coreset, run.public_curator.domain
 
     def coreset(self, X: ArrayLike | RowsLike) -> Coreset:
         """Release a private coreset of points given in their own units.
@@ -173,8 +184,9 @@ class CoresetMethod(PrivateKMeans):
             points, (lower, upper) = read_points(self, source)
             seed, secure = self._draw_seed()
             domain = np.array([lower, upper])
-            coreset = self.draw_coreset(points, seed, domain=domain, secure=secure)
-        middle, half_width = middle_and_half_width(lower, upper)
+            coreset, domain = self._draw(points, seed, domain, secure)
+        # Infinite bounds were replaced by those that were found.
+        middle, half_width = middle_and_half_width(*domain)
         candidates = coreset.points * half_width + middle
         return Coreset(candidates, coreset.weights, coreset.ledger)
 

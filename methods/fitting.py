@@ -36,7 +36,8 @@ CuratorFactory = Callable[[Ledger | None, NoiseStreams], Curator]
 
 # Parameters that are not in the context of noise (see `NoiseStreams`). The domain is in
 # it instead of bounds; a zoom, a report and another adjacency are, where there are any.
-# Without missing entries `missing` has no effect.
+# With `missing` complete rows have the result that they have without. So two fits with
+# one seed that differ in it alone share noise: publish one of them.
 EXCLUDED_FROM_NOISE_CONTEXT = (
     "bounds",
     "clip",

@@ -70,8 +70,8 @@ def weigh_rows(
 def _number_persons(groups: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Number the persons; return that of every row, -1 for a null, and their sizes."""
     ids = np.asarray(groups)
-    if ids.dtype.kind == "f" and not isinstance(groups, np.ndarray):
-        # Integers with nulls, of a list or of a frame.
+    if ids.dtype.kind in "fU" and not isinstance(groups, np.ndarray):
+        # Of a list or a frame with nulls: integers become floats, and NaN a text.
         ids = np.asarray(groups, dtype=object)
     if ids.shape != (n_rows,):
         raise ValueError(

@@ -22,7 +22,7 @@ def choose_best(
     ----------
     points : Points
     candidates : ndarray of shape (m, d), int64
-        On the grid, in the domain.
+        On the grid.
     k : int
         All candidates are taken if there are no more than that.
 

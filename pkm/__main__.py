@@ -93,8 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 2
     verb = words[0]
-    words, folders = split_config_dirs(words[1:])
     try:
+        words, folders = split_config_dirs(words[1:])
         with add_config_dirs(folders):
             return import_module(VERBS[verb][0]).main(words)
     except CatalogueError as error:
@@ -119,7 +119,10 @@ def split_config_dirs(words: Sequence[str]) -> tuple[list[str], list[str]]:
     for word in remaining:
         option, sign, value = word.partition("=")
         if option in CONFIG_DIR:
-            folders.append(value if sign else next(remaining, ""))
+            folder = value if sign else next(remaining, "")
+            if not folder:
+                raise CatalogueError("--config-dir needs a folder")
+            folders.append(folder)
         else:
             rest.append(word)
     return rest, folders

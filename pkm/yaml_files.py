@@ -31,15 +31,16 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         """Read a mapping."""
         seen = set()
         for key, _ in node.value:
-            if key.value in seen:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if (key.tag, key.value) in seen:
                 raise yaml.constructor.ConstructorError(
                     "while constructing a mapping",
                     node.start_mark,
                     f"found duplicate key {key.value}",
                     key.start_mark,
                 )
-            if key.tag == yaml.resolver.BaseResolver.DEFAULT_SCALAR_TAG:
-                seen.add(key.value)
+            seen.add((key.tag, key.value))
         return super().construct_mapping(node, deep=deep)
 
 

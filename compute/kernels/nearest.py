@@ -404,7 +404,6 @@ def swap_costs(
     ----------
     points : Points
     candidates : ndarray of shape (m, d), int64
-        In the domain.
     current : ndarray of shape (k,), int64
         Indices of the candidates that are the current centers.
     slots : ndarray of int64
@@ -426,8 +425,9 @@ def swap_costs(
     doubled = -2.0 * candidates.T
     # Partial sums of a block stay below 2**53: sums of integers are then exact in any
     # order.
-    max_sq_dist = points.shape[1] * 4.0 * SCALE**2
-    block_size = int(min(SWAP_BLOCK, 2.0**EXACT_BITS // max_sq_dist))
+    reach = SCALE + max(SCALE, float(np.abs(candidates).max(initial=0)))
+    max_sq_dist = points.shape[1] * reach**2
+    block_size = int(max(1, min(SWAP_BLOCK, 2.0**EXACT_BITS // max_sq_dist)))
     costs = np.zeros((len(slots), len(candidates)), object)
     for block in make_slices(points.shape[0], block_size):
         sq_dists = points.rows[block].astype(np.float64) @ doubled

@@ -28,11 +28,14 @@ def run(names: Sequence[str], options: Mapping[str, str]) -> None:
         counts = cells["seed"].nunique().reset_index(name="seeds")
         print(counts.to_string(index=False))
         return
-    keys = [key for name in names for key in stored if key.startswith(name)]
+    keys = {}
     rule = "the key of one stored cell, or its beginning (pkm centers lists them)"
-    require(len(keys) == len(names), "cell", " ".join(names), rule)
+    for name in names:
+        matches = [key for key in stored if key.startswith(name)]
+        require(len(matches) == 1, "cell", name, rule)
+        keys[matches[0]] = name
     output = Path(options.get("output", "centers.csv"))
-    print(f"{write_centers(store, keys, output)} centers in {output}")
+    print(f"{write_centers(store, list(keys), output)} centers in {output}")
 
 
 main = make_main("centers", __doc__, "CELL", ("results", "output"), run)

@@ -11,6 +11,9 @@ from pkm.experiments.config.settings import expand_grid, require, to_list
 from pkm.metrics import METRICS
 from pkm.scalars import is_integer, is_number
 
+#: What a data set of a sweep may declare beside its name.
+SOURCE_KEYS = (*FILE_KEYS, "groups", "fallback")
+
 
 def list_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Turn a number of seeds, or a list of them, into the tuple of seeds.
@@ -71,9 +74,13 @@ def expand_datasets(specs: Sequence) -> list[dict]:
         spec = {"name": spec} if isinstance(spec, str) else spec
         rule = "names, patterns or mappings with a name"
         require(isinstance(spec, Mapping), "datasets", spec, rule)
-        is_pattern = "pattern" in spec
-        sources += expand_pattern(spec) if is_pattern else [read_file_source(spec)]
-    defaults = dict.fromkeys((*FILE_KEYS, "groups", "fallback"))
+        if "pattern" in spec:
+            sources += expand_pattern(spec)
+            continue
+        require("name" in spec, "datasets", spec, rule)
+        require_choices("key of a data set", spec, ["name", *SOURCE_KEYS])
+        sources.append(read_file_source(spec))
+    defaults = dict.fromkeys(SOURCE_KEYS)
     sources = [defaults | {"family": source["name"]} | source for source in sources]
     for source in sources:
         options = {name: source[name] for name in FileOptions._fields}
@@ -171,6 +178,7 @@ def expand_methods(specs: Sequence) -> list[dict]:
         if "_target_" in spec:
             configs.append(fill_defaults(spec))
             continue
+        require_choices("key of a method", spec, ["method", "grid", "name", *STYLE])
         config = read_choice("method", spec["method"])
         config |= {key: spec[key] for key in ("name", *STYLE) if key in spec}
         configs += [config | values for values in expand_grid(spec.get("grid", {}))]

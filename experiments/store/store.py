@@ -453,15 +453,20 @@ class Store:
         """Read the rows of one cell, with those of `columns` that it has; or None."""
         path = self.path(key)
         try:
-            content = pa.BufferReader(path.read_bytes())
-            file = pq.ParquetFile(content, page_checksum_verification=True)
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            buffer = pa.BufferReader(content)
+            file = pq.ParquetFile(buffer, page_checksum_verification=True)
             selected = None if columns is None else ["cell", *columns]
             table = file.read(selected, use_threads=False)
             check_table(table, REQUIRED if columns is None else ["cell"])
             if table["cell"].unique().to_pylist() != [key]:
                 raise ValueError("the file holds the rows of no cell or of another one")
-        except FileNotFoundError:
-            return None
+        except pa.ArrowMemoryError:
+            raise
+        # Arrow raises an OSError for content that it cannot parse.
         except (pa.ArrowException, OSError, ValueError, KeyError):
             quarantine(path)
             return None

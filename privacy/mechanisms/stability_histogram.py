@@ -84,9 +84,9 @@ class StabilityHistogram:
     def __post_init__(self) -> None:
         freeze_fields(self)
         check_positive("stddev", self.stddev)
-        if not 0 < self.delta < 1:
+        if not 0 < self.delta <= 0.5:
             raise ValueError(
-                f"delta={self.delta} must be in (0, 1) for a histogram over an "
+                f"delta={self.delta} must be in (0, 0.5] for a histogram over an "
                 "unbounded domain"
             )
         if self.max_changed_cells < 1:

@@ -84,7 +84,7 @@ class ClippedRegions(View):
         super().__init__(curator)
         self._rows = rows
         self._centers = centers
-        self._cell = cell
+        self._cell = np.array(cell, np.int64)
         self._region = np.arange(len(centers))  # region of each cell
         self.n_cells = len(centers)
         self.charge_both = charge_both

@@ -169,3 +169,12 @@ def test_coreset_without_noise_moves_points_to_candidates():
     expected_points = np.array([[0.4, -0.6], [-0.5, 0.2], [0.5, 0.5]])
     assert weights[order] == pytest.approx([500, 300, 200], abs=1e-3)
     assert points[order] == pytest.approx(expected_points, abs=1e-4)
+
+
+def test_a_coreset_with_infinite_bounds_is_in_the_units_of_the_data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(1000.0, 5.0, (20_000, 4))
+    method = KaplanStemmer(2, epsilon=20.0, bounds=(-np.inf, np.inf), random_state=1)
+    coreset = method.coreset(X)
+    mean = np.average(coreset.points, axis=0, weights=coreset.weights)
+    np.testing.assert_allclose(mean, 1000.0, atol=20.0)

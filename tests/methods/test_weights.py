@@ -531,6 +531,7 @@ def test_a_weight_that_is_no_number_is_a_null_record():
         pd.Series(["a", "b", "a", None]),
         pd.Series(["a", "b", "a", "c"], dtype="category"),
         pd.Series([3, 5, 3, np.nan], dtype=object),
+        ["ann", "bob", "ann", np.nan],
     ],
     ids=str,
 )

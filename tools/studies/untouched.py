@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 import yaml
 from families import FAMILIES, Data, cost
+from matplotlib.image import imread
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_sample_image
 
 from pkm.methods import (
     DPM,
@@ -63,8 +63,7 @@ def read_table(folder: Path, table: dict) -> Data:
     if digest != table["sha256"]:
         raise ValueError(f"{path} has the checksum {digest}, not {table['sha256']}")
     if path.suffix == ".jpg":
-        image = load_sample_image(path.name)
-        points = image.reshape(-1, 3).astype(float)
+        points = imread(path).reshape(-1, 3).astype(float)
     else:
         names = list(table["columns"])
         frame = pd.read_csv(path, usecols=names)
