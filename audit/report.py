@@ -561,13 +561,13 @@ def _add_overspending(
     if isinstance(result.refusal, BudgetExceeded):
         note(f"is stopped by its ledger: {result.refusal}")
     n, d = pair.rows.shape
-    delta = method.budget(n, d).delta, PrivateKMeans.resolved_delta(method, n)
-    for name, spent, declared, explanation in (
-        ("delta", *delta, ""),
-        ("epsilon", result.spent, method.epsilon, flaw),
-    ):
-        if spent > declared * (1 + DECLARED_TOLERANCE):
-            note(f"spends {name}={spent:.4g}, claims {declared:.4g}", explanation)
+    delta = method.budget(n, d).delta
+    claimed_delta = PrivateKMeans.resolved_delta(method, n)
+    if delta > claimed_delta * (1 + DECLARED_TOLERANCE):
+        note(f"spends delta={delta:.4g}, claims {claimed_delta:.4g}")
+    epsilon = method.epsilon
+    if result.spent > epsilon * (1 + DECLARED_TOLERANCE):
+        note(f"spends epsilon={result.spent:.4g}, claims {epsilon:.4g}", flaw)
 
 
 def format_cost(cost: Any) -> str:

@@ -83,7 +83,7 @@ class Network:
             )
         if not 0 <= self.latency < 60:
             raise ValueError(
-                f"latency={self.latency!r} must be a number of seconds from 0 to below 60"
+                f"latency={self.latency!r} must be in seconds, from 0 to below 60"
             )
         if not 0 < self.time_limit < math.inf:
             raise ValueError(
