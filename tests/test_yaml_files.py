@@ -29,9 +29,10 @@ def test_values_are_read_as_by_omegaconf(tmp_path, text):
     assert repr(read_file(path)) == repr(OmegaConf.to_container(OmegaConf.load(path)))
 
 
-def test_a_key_that_occurs_twice_is_refused_with_its_line(tmp_path):
+@pytest.mark.parametrize("key", ["a", "1"])
+def test_a_key_that_occurs_twice_is_refused_with_its_line(tmp_path, key):
     path = tmp_path / "twice.yaml"
-    path.write_text("a: 1\nb: 2\na: 3\n")
+    path.write_text(f"{key}: 1\nb: 2\n{key}: 3\n")
     with pytest.raises(yaml.MarkedYAMLError) as refusal:
         read_file(path)
-    assert describe_yaml_error(refusal.value) == f"{path}:3: found duplicate key a"
+    assert describe_yaml_error(refusal.value) == f"{path}:3: found duplicate key {key}"

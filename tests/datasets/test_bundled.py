@@ -145,5 +145,5 @@ def test_command_makes_a_bundled_file(register_file, tmp_path, capsys, monkeypat
     declared = replace(registry.find("tiny"), bundled_sha256=printed[-3])
     monkeypatch.setattr(bundled, "FOLDER", out)
     assert bundled.read(declared).points.tolist() == [[1, 2], [3, 4], [5, 7]]
-    assert main(["bundle", "tinny"]) == 1
+    assert main(["bundle", "tinny"]) == 2
     assert "did you mean 'tiny'?" in capsys.readouterr().err

@@ -54,6 +54,6 @@ def test_the_command_writes_one_file_or_a_folder(tmp_path, capsys, cache):
 
 
 def test_an_unknown_name_is_refused_in_one_line(capsys):
-    assert main(["croissant", "iriss"]) == 1
+    assert main(["croissant", "iriss"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "did you mean 'iris'?" in line

@@ -133,7 +133,7 @@ def test_fetch_of_generated_and_unknown_names(capsys):
     printed = capsys.readouterr().out
     assert "iris: bundled, needs no fetching" in printed
     assert "file: a file of your own, needs no fetching" in printed
-    assert main(["fetch", "irsi"]) == 1
+    assert main(["fetch", "irsi"]) == 2
     assert "unknown data set 'irsi'; did you mean 'iris'?" in capsys.readouterr().err
 
 

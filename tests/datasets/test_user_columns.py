@@ -357,6 +357,7 @@ def test_numbers_are_read_as_people_write_them(decimal, text, number):
     [
         ("point", "1,5"),
         ("point", "1,2345"),
+        ("point", "0,123"),
         ("point", "1.234.567"),
         ("comma", "1.5"),
         ("comma", "1,234.5"),

@@ -27,6 +27,7 @@ from pkm.federation import (
     FederatedCurator,
     Masks,
     Network,
+    ProtocolError,
     Ring,
     agreement,
     parties,
@@ -38,6 +39,7 @@ from pkm.federation.curator import ClientSession
 from pkm.federation.links import ThreadServerLink
 from pkm.federation.parties import (
     aggregate,
+    check_equal_centers,
     draw_noise,
     get_rounds,
     list_terms,
@@ -492,3 +494,9 @@ def test_a_client_does_not_release_what_the_server_does_not_noise():
     parts = split_points(points, 2, 0, "balanced")
     with pytest.raises(Exception, match="the server draws noise by the schedule"):
         run_in_threads(Understated(2), parts, [0], network=Network(2), allow_seeded_noise=True)
+
+
+def test_other_centers_are_those_of_a_client_that_remains():
+    check_equal_centers({2: b"a", 3: b"a"})
+    with pytest.raises(ProtocolError, match="client 3 computed other centers than client 2"):
+        check_equal_centers({2: b"a", 3: b"b"})

@@ -138,6 +138,11 @@ def call_pkm(verb, *words):
     return main([verb, "--config-dir", "own", *words])
 
 
+def test_a_folder_of_configurations_is_named(capsys):
+    assert main(["run", "dataset=iris", "--config-dir"]) == 2
+    assert "--config-dir needs a folder" in capsys.readouterr().err
+
+
 def test_a_folder_of_ones_own_adds_methods(own_folder, capfd):
     (own_folder / "method").mkdir()
     (own_folder / "method" / "halved.yaml").write_text(

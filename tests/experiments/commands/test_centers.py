@@ -52,6 +52,7 @@ def test_a_folder_without_cells_is_refused(tmp_path, capsys):
     ("words", "message"),
     [
         (["nothing"], "cell='nothing' is not allowed: cell must be the key of one stored cell"),
+        (["", "nothing"], "cell='nothing' is not allowed"),
         (["output=a.csv", "color=red"], "option='color' is not allowed"),
         (["{key}", "output=centers.xls"], "must be a file that ends in .csv or .parquet"),
         (["{key}"], "keeps no centers: run it with keep_centers=true"),

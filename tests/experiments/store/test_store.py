@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -77,6 +78,19 @@ def test_corrupt_file_is_renamed_and_counts_as_absent(store, damage):
     assert renamed == [path.name + ".corrupt"]
     store.write(cell, rows_of(cell))
     assert store.filter_readable([cell.key, other_cell.key]) >= {cell.key}
+
+
+def test_a_file_that_cannot_be_opened_is_not_set_aside(store, monkeypatch):
+    cell = cell_of()
+    path = store.write(cell, rows_of(cell))
+
+    def refuse(path):
+        raise PermissionError(f"{path} cannot be opened")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(PermissionError):
+        store.read([cell.key])
+    assert path.exists()
 
 
 @pytest.mark.parametrize(
