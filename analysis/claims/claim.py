@@ -68,7 +68,7 @@ class Claim:
     doubt : str
         What the paper leaves open, and how it is interpreted here.
     about : {"paper", "code"}
-        What it is about: the paper, or this project's formulas, constants and ledger.
+        What it is about: the paper, or this project's methods, formulas and ledger.
         Verdicts are counted apart by it.
     """
 

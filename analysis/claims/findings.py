@@ -410,7 +410,9 @@ def decide(
     # Decide every case: both the t test and the resamples must say so.
     p_kept, p_violated = _test_bounds(estimates, bounds, truth)
     is_kept = on_sample & (share >= 1 - LEVEL) & (p_kept <= LEVEL)
-    is_violated = ~on_sample & (share <= LEVEL) & (holm(p_violated) <= LEVEL)
+    # One violation decides: its level is that of all cases of all parts of the claim.
+    level = LEVEL / check.get("n_parts", 1)
+    is_violated = ~on_sample & (share <= LEVEL) & (holm(p_violated) <= level)
     decided = [is_violated & is_decidable, is_kept & is_decidable]
     violated, kept = decided
     outcome = np.select(decided, ["violated", "kept"], "open")
@@ -428,7 +430,11 @@ def decide(
         joint = shares > (0 if quantifier == "some" else 0.5)
         joint_share = joint[1:].mean()
         is_refuted = not joint[0] and joint_share <= LEVEL
-        verdict = to_verdict(is_refuted, joint[0] and joint_share >= 1 - LEVEL)
+        is_shown = joint[0] and joint_share >= 1 - LEVEL
+        if quantifier == "some":
+            # One case suffices, chosen among all of them.
+            is_shown = (kept & (holm(p_kept) <= LEVEL)).any()
+        verdict = to_verdict(is_refuted, is_shown)
         text = f"true for {on_sample.sum()} of {n_cases}; “{quantifier}” true in "
         text += f"{percent(joint_share)} of resamples."
 

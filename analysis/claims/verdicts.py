@@ -134,7 +134,10 @@ def _evaluate_one(
 ) -> Finding:
     """Evaluate one check without its variants."""
     if check["type"] == "all_of":
-        findings = [evaluate_check(study, entry, context) for entry in check["parts"]]
+        shared = {"n_parts": len(check["parts"])}
+        findings = [
+            evaluate_check(study, part | shared, context) for part in check["parts"]
+        ]
         return _join_findings(findings)
     try:
         return CHECK_TYPES[check["type"]](study, check, context)
