@@ -65,8 +65,10 @@ class AccountedRun:
 
     Raises
     ------
-    ValueError
-        If there is no replicate or no release, or the schedule exceeds the budget.
+    AccountError
+        If there is no replicate or no release.
+    BudgetExceeded
+        If the schedule exceeds the budget.
     """
 
     budget: Budget
@@ -287,8 +289,8 @@ class PrivacyAccountant:
         BudgetExceeded
             If they would exceed the budget.
         AccountError
-            If a run has another adjacency, rho or unit, or the file cannot be read and
-            written. If an account without a file is charged in a forked process.
+            If a run has another adjacency, rho or unit, if the file cannot be read and
+            written, or if an account without a file is charged in a forked process.
         """
         for run in runs:
             self._check_terms(run)
@@ -305,7 +307,7 @@ class PrivacyAccountant:
             if self.path is None:
                 self._runs = after
                 return
-            # Whoever removed the lock's file may have charged by a new one.
+            # If the lock's file was removed, others may have charged under a new one.
             if len(self.runs) != len(earlier):
                 raise AccountError(
                     f"account={str(self.path)!r} was changed while it was locked: "

@@ -68,11 +68,11 @@ class Budget:
     delta: float = 0.0
     adjacency: Adjacency | str = Adjacency.ZERO_OUT
     rho: float | None = None
-    # Left out of the text: that names noise streams, and persons have those of rows.
+    # Left out of the text, which names noise streams: persons have the streams of rows.
     unit: Unit | str = field(default=Unit.ROW, repr=False)
 
     def __post_init__(self) -> None:
-        # Costs of numpy's types of fewer bits would be computed in their precision.
+        # A numpy scalar of fewer bits would lower the precision of all costs.
         freeze_fields(self)
         check_positive("epsilon", self.epsilon)
         if not 0 <= self.delta < 1:
@@ -168,7 +168,7 @@ class PrivacyClaim:
 
 
 def describe_large_delta(delta: float, n_points: int) -> str:
-    """Say that delta allows to publish a record at random; empty if it does not.
+    """Return a warning if delta permits publishing records at random, else no text.
 
     Examples
     --------

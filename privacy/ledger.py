@@ -91,7 +91,7 @@ class Charge:
                 raise ValueError(
                     f"{name}={cost} of a charge must be between 0 and {limit:g}"
                 )
-            # Sums of numpy's types of fewer bits would be computed in their precision.
+            # A numpy scalar of fewer bits would lower the precision of all sums.
             object.__setattr__(self, name, float(cost))
 
     def to_dict(self) -> dict[str, str | float | None]:

@@ -428,7 +428,8 @@ class LocalPoints(CohortQuery):
 
     def values(self, source: Any, users: np.ndarray, points: np.ndarray) -> UserVectors:
         """The point of each user, in radii; all are in one cell."""
-        # Points are clipped to the ball, so the vectors lie in the unit ball.
+        # Points are clipped, then rounded to the grid: a vector may be slightly longer
+        # than 1. The randomizer takes it for one of length 1 (flip_probability).
         vectors = points / (source.radius * SCALE)
         return UserVectors(users, np.zeros(len(users), np.int64), vectors)
 

@@ -35,8 +35,9 @@ class Sensitivity(NamedTuple):
     l0 : float
         Number of entries that change.
     unit : float or ndarray
-        Public length, in grid steps, in which norms and the noise's scale are measured.
-        An array has one for each entry of the answer, whose change is divided by it.
+        Public unit of the norms and of the noise's scale, in the integers of the noisy
+        answer, such as grid steps. An array has one for each entry of the answer, whose
+        change is divided by it.
     resolution : int
         Number of integers per grid step in the exact answer: 1, or 2**16 for sums of
         rows with weights. The noisy answer is rounded to whole steps.
@@ -84,9 +85,10 @@ class Query:
     exact_without_ledger : bool
         Whether methods that claim no privacy may have the exact answer.
     serves_weights : bool
-        Whether the answer is a sum over rows, each times its weight, and neighbors are
-        bounded in norms. Rows whose weights add up to one record, such as those of a
-        person, then change it by no more than one record.
+        Whether rows may have weights. The answer must be a sum over rows, each times
+        its weight, and norms must bound the change between neighbors. Rows whose
+        weights add up to one record, such as those of a person, then change the answer
+        by no more than one record.
     """
 
     label: ClassVar[str]

@@ -9,8 +9,8 @@ grouped by released data, a move does not change the group of the record.
 
 Records have no public order. They are released sorted by their noisy values, and later
 queries name them by their position in the release. Noise is drawn independently for
-each record. So the release is post-processing of one with public record numbers, which
-sorting removes.
+each record. So sorting is post-processing of a release in which records have public
+numbers.
 """
 
 import math

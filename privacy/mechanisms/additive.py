@@ -96,10 +96,12 @@ class _Additive:
 
     @property
     def max_noise(self) -> int:
-        """Bound on the absolute noise, in grid steps.
+        """Bound on the absolute noise, in the unit of the scale.
 
-        It holds for every seeded draw. Secure noise is unbounded, and exceeds it with
-        probability below 2**-64 per draw. A value that does not fit the integers, or
+        It holds for every seeded draw. Secure noise is unbounded. For a scale of 100 or
+        more it exceeds the bound with probability below 2**-64 per draw. A small scale
+        grows when it is rounded up for secure noise, which then exceeds the bound more
+        often. A value that does not fit the integers, or
         the ring of a sum, then wraps around: the answer is wrong, and wrapping is
         post-processing.
         """
@@ -124,7 +126,7 @@ class _Additive:
     def margin_of_error(self, confidence: float) -> float:
         """Bound on the absolute noise that holds with a probability.
 
-        It is in grid steps, as the scale.
+        It is in the unit of the scale.
 
         Examples
         --------
@@ -193,7 +195,7 @@ class Gaussian(_Additive):
     Parameters
     ----------
     scale : float
-        Standard deviation, in grid steps.
+        Standard deviation, in multiples of the sensitivity's unit.
 
     Notes
     -----
@@ -292,7 +294,8 @@ class Laplace(_Additive):
     Parameters
     ----------
     scale : float
-        Scale b of the density exp(-|x| / b) / (2 b), in grid steps.
+        Scale b of the density exp(-|x| / b) / (2 b), in multiples of the sensitivity's
+        unit.
 
     Notes
     -----

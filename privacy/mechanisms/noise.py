@@ -24,7 +24,8 @@ from scipy.special import ndtri
 
 # Bounds on the absolute float variates. Uniforms have 53 bits (seeded) or end at 2**-65
 # (secure), so logarithms stay below 37 or 45; the tail of the seeded normal is 3.66 + x
-# with x^2 < 2 * 37. The exact samplers exceed them with probability below 2**-64.
+# with x^2 < 2 * 37. The exact samplers exceed them, as multiples of an integer scale,
+# with probability below 2**-64.
 MAX_VARIATE = {"normal": 13.0, "laplace": 45.0}
 
 # What a replicate's seed is used for: spawn keys of its seed sequences.
@@ -45,8 +46,9 @@ def child(seed: int, purpose: int) -> np.random.SeedSequence:
 def public_seed(seed: int) -> int:
     """Seed of a replicate's public randomness: starting centers, hashes, partitions.
 
-    It is a one-way function of the replicate's seed: methods, which get it, cannot
-    compute the seed of the noise.
+    It is a hash of the replicate's seed. Methods get the hash and not the seed, which
+    gives the noise. A small seed is found from its hash by trying all small seeds.
+    Secure noise has no seed.
 
     Examples
     --------

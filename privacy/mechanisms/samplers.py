@@ -32,9 +32,9 @@ import numpy as np
 from numba import njit
 
 # Bound on the error of a float64 probability 2^v exp(-x) <= 1 for x <= MAX_EXPONENT,
-# and of a word as a fraction of 2^64. The exponent is off by at most 2^-50 of itself,
-# so the probability by at most 2^-41 of itself, even if exp itself is off by a thousand
-# units in the last place.
+# and of a word as a fraction of 2^64. The relative error of the exponent is at most
+# 2^-50, so that of the probability is at most 2^-41. If exp were wrong by a thousand
+# units in the last place, that would add less than 2^-42.
 TOLERANCE = 2.0**-40
 MAX_EXPONENT = 512.0
 

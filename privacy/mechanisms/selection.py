@@ -314,7 +314,8 @@ class ScoreSensitivity(NamedTuple):
     difference : float or ndarray of shape (m,)
         The bound, for all selections of a release or for each of them.
     monotonic : bool, default=False
-        Whether an added record moves all scores in the same direction.
+        Whether an added record moves all scores in the same direction. A selection is
+        then charged in mu, otherwise in epsilon.
     failure : float, default=0
         Probability that the bound does not hold: charged as delta.
     """
@@ -342,7 +343,9 @@ class _Selection:
         """Accept any epsilon: scores are divided by their sensitivity."""
 
     def cost(self, sensitivity: ScoreSensitivity) -> Cost:
-        """Epsilon, or the smaller cost in mu if scores are monotonic."""
+        """Cost in mu if scores are monotonic, otherwise epsilon."""
+        # The cost in mu needs bounded range alone, which all scores have here. For
+        # other scores the pure cost is charged, which is valid too.
         if sensitivity.monotonic:
             return Cost(mu=selection_mu(self.epsilon))
         return Cost(epsilon=self.epsilon, delta=sensitivity.failure)
@@ -502,13 +505,13 @@ class OrderStatistics(NamedTuple):
 
 
 def selection_mu(epsilon: float) -> float:
-    """Cost in mu of an exponential mechanism with monotonic scores.
+    """Cost in mu of an exponential mechanism, by its bounded range.
 
     Parameters
     ----------
     epsilon : float
-        Bound on what one record adds to an exponent, where it lowers none: the range of
-        the privacy loss.
+        Bound on the change of the difference of two exponents: the range of the privacy
+        loss. If a record lowers no exponent, what it adds to one is such a bound.
 
     Returns
     -------

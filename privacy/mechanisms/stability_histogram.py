@@ -1,9 +1,9 @@
 """Stability histograms: counts over an unbounded domain, released above a threshold.
 
-It is private which cells occur, that is, hold a record. Empty cells are never released,
-and a cell of one record passes the threshold with a small probability only. Source:
-Korolova, Kenthapadi, Mishra, Ntoulas 2009; with Gaussian noise as in Wilkins, Kifer,
-Zhang, Karrer 2024.
+A cell occurs if it holds a record; which cells occur is private. Empty cells are never
+released, and a cell of one record passes the threshold with a small probability only.
+Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009; with Gaussian noise as in Wilkins,
+Kifer, Zhang, Karrer 2024.
 """
 
 import math
@@ -43,10 +43,11 @@ class StabilityHistogram:
     Attributes
     ----------
     threshold : float
-        Smallest noisy count to release, in records: ``1 + stddev * q``, where all of
-        ``max_changed_cells`` standard normal variates stay below q with probability
-        ``1 - delta``. A cell that occurs for one neighbor only holds one record there,
-        or a part of one, for which :meth:`find_threshold` is higher.
+        Smallest noisy count to release, in records: ``1 + s * q`` plus half a grid
+        step. Here s is the standard deviation of secure noise, which is slightly above
+        ``stddev``. All of ``max_changed_cells`` standard normal variates stay below q
+        with probability ``1 - delta``. A cell that occurs for one neighbor only holds
+        one record there, or a part of one, for which :meth:`find_threshold` is higher.
 
     Notes
     -----

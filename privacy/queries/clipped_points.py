@@ -113,10 +113,11 @@ class ClippedPoints(View):
         by at most one replacement: a record more shifts the ranks after it by one.
 
         Where rows have weights, that much weight is kept, and a part of the last row.
-        Let two data sets share rows, and each have others that weigh one record at
-        most. Each keeps the shared rows up to a rank, and some of its own. The one that
-        keeps fewer shared rows keeps that much more of its own. So what either has
-        alone of the kept rows weighs one record at most.
+        Let two data sets share rows, and each have own rows that weigh one record at
+        most. Each keeps the shared rows up to a rank, and some of its own. Let the
+        first keep no more shared rows than the second. What only the first keeps is its
+        own, and weighs one record at most. Both keep the same weight, so what only the
+        second keeps weighs as much.
         """
         self.check_positions(centers)
         if not 0 < fraction < 1:

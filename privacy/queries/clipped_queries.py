@@ -186,7 +186,8 @@ class BucketSums(BlockQuery):
 
     def answer(self, source: ClippedPoints, totals: Arrays) -> Answer:
         """Exact sums: of marked points, and of the copies that masks leave out."""
-        # Copies of a point are a number, because a mask could not select some of them.
+        # A mask cannot select some copies of a point and leave out others. So these are
+        # stored once, with the number that is selected.
         (sums,) = totals
         tied = list_tied(source._remaining, source.n_features)
         for row, count in zip(*tied, strict=True):

@@ -171,9 +171,9 @@ def two_sums_sensitivity(
 
 @dataclass(frozen=True, eq=False)
 class RegionSizes(CountQuery):
-    """Sizes of all regions, empty ones included, before any split.
+    """Sizes of all cells, empty ones included: the regions, if none was split.
 
-    Empty regions may be named, because the centers are public.
+    Empty cells may be named, because centers and hyperplanes are public.
 
     Notes
     -----
@@ -187,30 +187,30 @@ class RegionSizes(CountQuery):
     adjacencies = RHO_BOUNDED
 
     def sensitivity(self, source: ClippedRegions) -> Sensitivities:
-        """A move changes two region sizes by 1 each."""
+        """A move changes two sizes by 1 each."""
         return {"counts": TWO_COUNTS}
 
     def count(self, source: ClippedRegions) -> np.ndarray:
-        """Count the records of all regions."""
+        """Count the records of all cells."""
         return source._counts()
 
 
 @dataclass(frozen=True, eq=False)
 class LargeRegions(RegionSizes):
-    """Regions with a large noisy size, and their sizes, before any split.
+    """Cells with a large noisy size, and their sizes: regions, if none was split.
 
     Notes
     -----
-    Its part is ``counts``, a :class:`ReleasedCells` of the regions' numbers. A move
-    changes at most two sizes by one, and an occupied region that is empty for the
+    Its part is ``counts``, a :class:`ReleasedCells` of the cells' numbers. A move
+    changes at most two sizes by one, and an occupied cell that is empty for the
     neighbor holds one record.
     """
 
     mechanisms = LARGE_COUNTS
 
     def exact(self, source: ClippedRegions) -> Answer:
-        """The regions that are not empty."""
-        # Empty regions are left out: the threshold hides which ones are occupied.
+        """The cells that are not empty."""
+        # Empty cells are left out: the threshold hides which ones are occupied.
         counts = self.count(source)
         occupied = np.flatnonzero(counts)
         return {"counts": OccupiedCells(occupied, counts[occupied])}
@@ -234,7 +234,8 @@ class RegionCounts(_RegionQuery, CountQuery):
     Parameters
     ----------
     cells : ndarray of int
-        Different cells that are not split. A release without cells is charged, too.
+        Different cells; one that was split is empty. A release without cells is
+        charged, too.
 
     Notes
     -----

@@ -46,10 +46,11 @@ Split = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class BoxGrid:
-    """Public grid on [-1, 1], the same for every feature, of equal intervals.
+    """Public grid on [-1, 1], the same for every feature: thresholds between bins.
 
-    Cells can be split at the midpoints of the intervals, the candidates. So every
-    interval is two bins. One more bin holds the rest of the domain at its upper end.
+    In a grid of equal intervals (:meth:`of_intervals`) cells can be split at the
+    midpoints of the intervals, the candidates. So every interval is two bins. One more
+    bin holds the rest of the domain at its upper end.
 
     Attributes
     ----------
@@ -106,7 +107,10 @@ class BoxGrid:
 
     @property
     def boundaries(self) -> range:
-        """Candidates: a split at boundary b puts bins below b into the first child."""
+        """Candidates of a grid of equal intervals.
+
+        A split at boundary b puts the bins below b into the first child.
+        """
         return range(1, self.n_bins, 2)
 
 
