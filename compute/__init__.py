@@ -1,8 +1,9 @@
 """Compiled kernels and array functions: plain arrays in, plain arrays out.
 
-All coordinates are integers held in float64 and small enough that every product and sum
-below is exact (see :func:`exact_limit`), so results do not depend on block size, order
-of points, or number of threads.
+Coordinates of points are integers in float32. Sums, counts and squared distances are
+computed exactly if all coordinates are integers within :func:`exact_limit`. They then
+do not depend on block size, order of points, or number of threads. Other numbers are
+rounded, such as those of shells, projections, weighted Lloyd's steps and silhouettes.
 """
 
 from pkm.compute import compilation as compilation

@@ -48,8 +48,7 @@ def clip_to_ball(points: Points, radius: float, in_place: bool) -> Points:
         () if holds_domain else np.flatnonzero(points.squared_norms > limit * limit)
     )
     if not len(all_outside):
-        # The same arrays, but a cache of its own: what is cached of the view is dropped
-        # with it.
+        # The result shares the arrays. Its cache is its own, and is freed with it.
         return replace(points)
     # OUT: rows and their norms, of the points outside alone.
     rows = points.rows if in_place else points.rows.copy()

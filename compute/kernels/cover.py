@@ -33,7 +33,7 @@ BLOCK_SIDE = 1 << BLOCK_BITS
 MIN_KEYS = 1 << 14  # at least so many keys are sorted at once, if there are
 SLACK = 1e-9  # relative, of a squared radius: rounding must not leave a block out
 
-#: Count of a grid point outside the ball: negative whatever is added to it.
+#: Count of a grid point outside the ball. It stays negative after all additions.
 _OUTSIDE = -(1 << 30)
 _UNKNOWN = -2  # a block that was not searched for
 _ABSENT = -1  # a block without counts
@@ -321,9 +321,9 @@ def _block_offsets(dimensions: int, radius: float) -> np.ndarray:
     """Blocks (b, m) with a grid point within the radius of a point of block zero."""
     largest = int(radius) // BLOCK_SIDE + 2
     steps = np.arange(-largest, largest + 1)
-    # Smallest distance along an axis, by block offset. A point lies below the end of
-    # its block, and the last grid point of a block one below its end: so the gap to a
-    # lower block is larger by one.
+    # Smallest distance along an axis from a point of block zero to a grid point of
+    # another block, by block offset. The last grid point of a block is one step below
+    # the block's end. So the distance to a lower block is larger by one.
     upper_gaps = (steps - 1) * BLOCK_SIDE
     lower_gaps = (-steps - 1) * BLOCK_SIDE + 1
     gaps = np.select([steps > 0, steps < 0], [upper_gaps, lower_gaps])

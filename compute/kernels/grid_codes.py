@@ -68,8 +68,8 @@ def _digitize(
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
             x = np.int64(rows[i, h])
-            # Thresholds are nearly equidistant, so an interpolated code is hardly ever
-            # off by more than one; the two loops correct it.
+            # If thresholds are nearly equidistant, an interpolated code is hardly ever
+            # off by more than one. The two loops correct it for any thresholds.
             guess = np.int64((x - lowest) * thresholds_per_step) + 1
             code = min(max(guess, 0), n_thresholds)
             while code > 0 and thresholds[code - 1] >= x:

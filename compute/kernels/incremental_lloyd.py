@@ -217,7 +217,7 @@ def update_steps(
         with a label of 0 or more, at that label. 0 computes all steps.
     tolerance : float
         Above the rounding of two distances.
-    labels : ndarray of shape (T, at least m), int64
+    labels : ndarray of shape (T, at least m), int32
         Assignments of each step; -1 for a row that has none.
     slacks : ndarray of the same shape, float64
         Second-smallest less smallest distance, plus twice the `moved` at which they

@@ -38,9 +38,9 @@ TREE_DIMENSIONS = 8  # at most so many features: a k-d tree; with more: a scan
 #: it is fixed.
 LEAF_SIZE = 16
 BLOCK_ROWS = 1 << 16  # points whose nearest centers are found at a time
-MAX_EXPONENT = 63  # at least the binary exponent of any exact squared distance
-#: A group of points is compared with the centers near it, if they are at most this
-#: share of all, else with all.
+MAX_EXPONENT = 63  # no exact squared distance has a larger binary exponent
+#: A group of points is compared with the centers near it alone, if these are at most
+#: this share of all centers.
 MAX_SHARE = 0.25
 
 

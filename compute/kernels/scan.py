@@ -22,8 +22,8 @@ comparisons, of scores and of distance and limit, are decided by the tolerance
 
     T = 2 g(d + 8) M;
 
-the seven roundings more than in E make up for those of T itself, of the difference of
-two scores, and of D and L.
+which allows for seven roundings more than E. They cover the roundings of T itself, of
+the difference of two scores, and of D and L.
 
 Units: coordinates in grid steps, scores and squared norms in squared grid steps. Scans
 take points as rows, one after the other in a flat array. A block of rows is transposed
@@ -646,8 +646,8 @@ def _sum_by_masks(
 ) -> None:
     """Add the points of each center in registers, :data:`TILE` centers at a time.
 
-    A lane adds at most ``GROUP * n_groups / LANES`` coordinates, 256 of up to 2**16:
-    float32 holds that exactly.
+    A lane adds at most ``GROUP * n_groups / LANES`` coordinates of up to 2**16. These
+    are 256 with 16 lanes, and 128 with 8: float32 holds their sum exactly.
     """
     width = _count_columns(d)
     zero = broadcast(ZERO)

@@ -390,7 +390,8 @@ def pack(
         If the rows change meanwhile.
     """
     path = Path(path)
-    # Refuse before anything is written; an upper bound, because null records take none.
+    # Refuse before anything is written. The need is at most this: null records take no
+    # room.
     n_values = rows.n_rows * rows.n_columns
     room = shutil.disk_usage(path.absolute().parent).free
     needed = n_values * (ROWS_TYPE.itemsize + REMAINDERS_TYPE.itemsize) + PAGE

@@ -48,10 +48,10 @@ class Persons:
     hashes : ndarray of shape (p,), uint64
         Hashes of the ids, ascending.
     packed : ndarray of shape (p,), int32
-        Two numbers each, the i-th for look-ups near position i. The lower 17 bits are
-        the weight of a row of person i, in units of 2**-16 records. The upper ones are
-        a drift: how far the first hash of at least i / p of the range of hashes is from
-        position i.
+        Two numbers each. The lower 17 bits of the i-th are the weight of a row of
+        person i, in units of 2**-16 records. The upper ones are a drift, for look-ups.
+        It is the position of the first hash that is at least i / p of the range of
+        hashes, less i.
     n_without_id : int
         Number of rows without an id, each of which is a person.
     row_units : ndarray of shape (n,), int32, or None

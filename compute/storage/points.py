@@ -31,7 +31,7 @@ TILE = 256
 BLOCK_VALUES = 1 << 17
 #: Products of coordinates that take as long as quantizing one coordinate.
 QUANTIZE_COST = 32
-#: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
+#: Largest int16. A remainder of half a step is 2**15 units; one less is stored.
 MAX_REMAINDER = 32767.0
 
 #: Points of a block where no other size is given: their temporary arrays exist at once.
