@@ -40,10 +40,10 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
     bounds : (lower, upper) or array of shape (2, d), optional
         Public domain: bounds of each feature that are known without the points, as two
         numbers or two lists of d numbers. A list of tuples is refused: it looks like
-        pairs by feature. A private ``fit`` needs bounds. Where a feature has -inf and
-        inf, a tenth of the budget finds some; zero-out methods only, with ``clip``; see
-        :mod:`pkm.methods.private_bounds`. Default for methods that claim no privacy:
-        the extremes of the points.
+        pairs by feature. A private ``fit`` needs bounds. If a feature has -inf and inf,
+        a tenth of the budget is spent on finding its bounds. That needs a zero-out
+        method and ``clip``; see :mod:`pkm.methods.private_bounds`. Default for methods
+        that claim no privacy: the extremes of the points.
     clip : bool, default=True
         Clip rows outside the bounds. Otherwise they are refused, which the privacy
         claim does not cover.
@@ -79,7 +79,7 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
     cluster_centers_ : ndarray of shape (k, d), float64
         Released centers, in the units of X.
     n_iter_ : int
-        Number of rounds or iterations.
+        Number of rounds or iterations; 1 where a method does not count them.
     n_ : int
         Number of records, public or released.
     n_interval_ : tuple of float

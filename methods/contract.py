@@ -24,7 +24,7 @@ from pkm.methods.zoom import ZoomPlan, insufficient_budget, plan_zoom
 from pkm.privacy import Adjacency, Budget, Curator, PrivacyClaim
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES
 
-# Charges of a larger budget exceed it by their rounding in float64.
+# With a larger epsilon, rounding in float64 can raise the charges above the budget.
 MAX_EPSILON = 1e15
 
 
@@ -264,7 +264,7 @@ class ClusteringMethod(Parameters):
     ) -> ZoomPlan | None:
         """Plan the releases of the zoom; None without a zoom or budget for it.
 
-        It is also None where n is secret: this plan follows from the released n.
+        It is also None where n is secret: the zoom is then planned once n is released.
 
         Raises
         ------

@@ -390,7 +390,7 @@ class BatchMethod(ClusteringMethod):
                 "on the others"
             )
         is_batch = self.batched and counted is None
-        # A secret n makes no plan: it would be refused, or not, by the exact n.
+        # Nothing is planned with a secret n: whether a plan is refused depends on n.
         if is_batch:
             plans = planned.bounds, planned.zoom, planned.report
             is_batch = plans == (None, None, None)

@@ -22,9 +22,9 @@ EPSILON_TOLERANCE = 1e-4  # relative, of the bisection for the remaining epsilon
 
 @dataclass(frozen=True)
 class PlannedMethod:
-    """A method on points of a given shape, with what else it releases.
+    """A method on points of a given shape, with the releases before and after it.
 
-    First bounds where there are none, then a zoom, and at last a report.
+    Bounds are found first, where there are none, and then a zoom. A report comes last.
 
     Parameters
     ----------
@@ -210,7 +210,8 @@ class PlannedMethod:
         assert budget is not None, "a zoom and a report are of private methods"
         charges = method.schedule(*shape).charges
         if method.report:
-            # Noise is Gaussian beside other Gaussian noise: its costs add up by less.
+            # If other noise is Gaussian, that of the report is too: Gaussian costs
+            # compose to less than their sum.
             others = [
                 *charges,
                 *[charge for plan in before for charge in plan.releases],

@@ -30,8 +30,8 @@ SHARE = 0.1  # of the budget
 CELLS = 16  # on either side of the middle, of the second count
 # Probability that no octave without a record is taken for one with records.
 CONFIDENCE = 0.999
-# The limit of what a cell holds without records, in standard deviations. It may be
-# passed more often: a cell is between ends that were found.
+# Limit of the noisy count of a cell without records, in standard deviations. It is less
+# strict than that of octaves: all cells lie between bounds that were found.
 TAIL = 3.5
 # The guard: the largest count of an octave that may be noise, in n.
 MAX_COUNT_ERROR = 1 / 16

@@ -47,8 +47,8 @@ SHARES = {
 SHELLS = 40
 SHELL_RATIO = 2**-0.25
 MAX_BEYOND = 0.01
-# Bins of a column: as many as leave this many half-widths of the error of a bin to a
-# bin of an average cluster, within limits.
+# Bins of a column, within limits. If bins of an average cluster are equally full, each
+# holds at least this many margins of error of its count.
 ERRORS_PER_BIN = 2.0
 MIN_BINS = 2
 MAX_BINS = 16

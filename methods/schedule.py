@@ -14,8 +14,8 @@ from pkm.privacy.query import Query
 class Schedule:
     """The releases of one replicate, in their order.
 
-    A method that fixes other values than costs in advance has a subclass: a dataclass
-    of these values, with ``releases`` as a property.
+    A method that also fixes other values in advance defines a subclass. It is a
+    dataclass of these values, with ``releases`` as a property.
 
     Parameters
     ----------

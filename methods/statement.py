@@ -26,7 +26,7 @@ TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="ut
 
 @dataclass(frozen=True)
 class Statement:
-    """What a model released and what it promises, for who decides and who checks.
+    """Releases and guarantee of a model, for those who approve or check it.
 
     Its fields are values of JSON, released or public.
 

@@ -41,8 +41,8 @@ ERRORS_PER_ROUND = 4.0  # radius after a round, in errors of its mean
 # a mean, in radii, and of a count, in n.
 MAX_MEAN_ERROR = 0.2
 MAX_COUNT_ERROR = 1 / 16
-# A radius is the smallest with no more points outside than this: in standard deviations
-# of their noise; and, if they are compressed, in n.
+# A radius is the smallest one with few points outside: at most this many standard
+# deviations of their noise or, if they are compressed and it is more, this share of n.
 TAIL = 2.5
 MAX_OUTSIDE = 0.025
 SOFTNESS = 0.5  # of the compression of points outside; see Symlog

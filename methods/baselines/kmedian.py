@@ -53,6 +53,7 @@ class KMedian(PrivateKMeans):
                 points, sample_weight, self.n_clusters, self.n_init, seed % 2**32
             )
             released.append(snap_centers(centers))
+        # Iterations are not counted.
         return released, 1
 
 

@@ -84,7 +84,7 @@ MANY_FEATURES = 16
 
 N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
 # Side of the cube that the records of a candidate are assumed to fill, in widths of the
-# finest buckets: for costs over k, as candidates do not tell it.
+# finest buckets. Costs over k depend on the spread of records, which is not released.
 CANDIDATE_SIDE = 0.5
 
 # A radius of Lloyd steps that is released, by counts of points in shells.

@@ -67,8 +67,8 @@ def cluster_radii(
     Returns
     -------
     ndarray of shape (k,), float64
-        In half-widths: two root mean squared distances of the cluster's records. A
-        cluster without weight has the mean squared distance of all others.
+        In half-widths: two root mean squared distances of the cluster's records, or of
+        all records for a cluster without weight. They are clipped to 1/64 .. 2 sqrt(d).
 
     Examples
     --------

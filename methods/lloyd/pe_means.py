@@ -97,8 +97,9 @@ class PEMeans(PrivateKMeans):
         Radius of the public ball about the midpoint of the domain that points are
         clipped to, in half-widths. ``auto`` is sqrt(d): the whole domain.
     generations : int or "auto", default="auto"
-        ``auto`` is 4 sqrt(m) max(epsilon, 1) in m dimensions; at most 500 for
-        ``published`` (the paper's budgets need 181).
+        ``auto`` is 4 sqrt(d) max(epsilon, 1) in d features. In a subspace of m
+        dimensions it is 4 sqrt(m) - 2, and at least 1. It is at most 500 for
+        ``published`` (the paper's budgets need 181), and 32 for ``sound``.
     max_population : int, "auto" or None, default="auto"
         Largest number of members, if each parent has more than four mutants; None for
         n / 5 members.
@@ -305,7 +306,10 @@ class PublicBall:
         )
 
     def clip(self, positions: np.ndarray) -> np.ndarray:
-        """Clip positions (n, m) to the ball and the domain, float64."""
+        """Clip positions (n, m) to the ball, in whole grid steps, float64 or int64.
+
+        Without a subspace they are clipped to the domain as well.
+        """
         if self._basis is None:
             return self.points.clip(positions).astype(np.float64)
         return clip_norms(positions, self.radius)

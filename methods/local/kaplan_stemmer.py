@@ -201,9 +201,10 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         Returns
         -------
         int
-            The parameter; or the largest number at which counts exceed the noise if
-            half of the boxes are empty and the others have equal counts. It is within a
-            public range, and there are at least 2 k boxes.
+            The parameter, unless it is ``auto``. Otherwise the largest number at which
+            counts exceed the noise if half of the boxes are empty and the others have
+            equal counts. It is kept in a public range, then raised for at least 2 k
+            boxes.
         """
         if self.intervals != "auto":
             return self.intervals

@@ -400,9 +400,9 @@ def shrunken_means(
 
 
 def min_users(epsilon: float) -> float:
-    """Return the number of users whose count equals its noise's standard deviation.
+    """Return the n for which the count of n users has noise of standard deviation n.
 
-    All of the users have the value that is counted.
+    The deviation is that of a value that no user has.
 
     Examples
     --------

@@ -102,10 +102,9 @@ class DPM(PrivateKMeans):
         1. ``auto`` is 0.04, 0.18, 0.18, 0.6 for ``published``. For ``sound`` the first
         must be 0, and ``auto`` keeps the proportions of the others.
     t, q : float, default=0.3 and 1/12
-        Positive parameters of the centreness (Definition 6), a function of a split's
-        rank.
-        It rises from 0 to t over the first q n ranks, then to 1 at the median, and
-        falls symmetrically; ``2 q <= t``.
+        Positive parameters of the centreness (Definition 6), with ``2 q <= t``. The
+        centreness is a function of a split's rank. It rises from 0 to t over the first
+        q n ranks, then to 1 at the median, and falls symmetrically.
     emptiness_weight : float or "auto", default="auto"
         The paper's alpha (Definition 7): the score is the centreness plus alpha times
         the emptiness, the fraction of points outside of the interval. ``auto`` is 5 for
