@@ -54,8 +54,8 @@ def choose_best(
         costs = swap_costs(points, candidates, chosen, all_slots)
         cost = costs[0, chosen[0]]
 
-        # Make the best swap, until none lowers the cost. Costs are exact integers, so
-        # the search ends.
+        # Make the best swap, until none lowers the cost. Each swap lowers an exact
+        # integer of 0 or more, so the search ends.
         best = int(costs.argmin())
         slot, candidate = divmod(best, m)
         if costs[slot, candidate] >= cost:

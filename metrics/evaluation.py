@@ -15,7 +15,8 @@ from pkm.metrics.matching import matched_distance, nearest_distances, reference_
 from pkm.metrics.references import reference_set
 from pkm.metrics.silhouettes import sampled_distances, silhouette_sample, silhouettes
 
-#: Points whose distances are computed at once; their memory stays below about 100 MB.
+#: Points whose distances are computed at once. One float64 array of their coordinates
+#: takes 103 MB in 784 features, and there are up to three.
 DISTANCE_ROWS = 1 << 14
 #: A center is near to a class if it lies within this many radii of the class's mean.
 #: The number is a choice of this project: the paper has O(r).
@@ -75,7 +76,7 @@ class _Clustering:
 
     @property
     def nicv_divisor(self) -> float:
-        """Return the number by which a cost in squared grid steps becomes a NICV."""
+        """Return the divisor that turns a cost in squared grid steps into a NICV."""
         return self.points.total_weight * SCALE**2
 
     @cached_property
@@ -109,12 +110,12 @@ class _Clustering:
 
     @property
     def nan_scores(self) -> np.ndarray:
-        """Return NaN for each replicate: what metrics of classes are without any."""
+        """Return NaN for each replicate, the value of class metrics without classes."""
         return np.full(len(self.centers), np.nan)
 
     @property
     def diagonal(self) -> float:
-        """Return the length of the domain's diagonal in half-widths."""
+        """Return the length of the domain's diagonal, 2 sqrt(d) half-widths."""
         return 2 * np.sqrt(self.points.shape[1])
 
     @cached_property

@@ -83,7 +83,7 @@ def nearest_distances(
     centers: Sequence[np.ndarray],
     references: Sequence[np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean distances from centers to the nearest references, and back.
+    """Return mean nearest distances, from centers to references and the reverse.
 
     Parameters
     ----------

@@ -2,11 +2,11 @@
 
 The search is a function of the points alone, without privacy. It makes one run of
 scikit-learn's k-means (one k-means++ start) for every number of clusters of a grid.
-Twenty more follow at the two numbers whose run had the highest silhouettes. Of all runs
-the twenty of highest silhouette are the references. All seeds are fixed and one thread
-is used, so the same points have the same references in every process. The outcome is
-cached on disk, under a hash of the points and of all that the search depends on, and in
-memory.
+The two numbers whose runs had the highest silhouettes get twenty more runs each. The
+references are the twenty runs of highest silhouette among all. All seeds are fixed and
+one thread is used, so the same points have the same references in every process. The
+outcome is cached in memory, and on disk under a hash of the points, of `SOURCES` and of
+the versions of libraries.
 """
 
 import hashlib
@@ -39,11 +39,12 @@ from pkm.metrics.silhouettes import __file__ as silhouettes_file
 from pkm.metrics.silhouettes import silhouette_sample, silhouettes
 from pkm.source import code_digest
 
-#: Files whose code the outcome depends on. If one of them changes, or the version of a
-#: library, the search is made again.
+#: If the code of one of these files changes, or the version of a library, the search is
+#: made again. Changes of other modules that they import, such as `simd/lanes.py` and
+#: `storage/points.py`, are not noticed.
 SOURCES = (Path(__file__), Path(silhouettes_file), Path(sums_file))
-#: First seed of the search. It is above the seeds of all replicates: a baseline would
-#: otherwise be compared with itself.
+#: First seed of the search. It is above the seeds of all replicates, so that no
+#: baseline is its own reference.
 FIRST_SEED = 1_000_000
 GRID = (*range(2, 13), 14, 16, 20, 24, 26, 28, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128)
 #: How many numbers of clusters are repeated, and how often.
@@ -242,7 +243,7 @@ def compute_centers(
 
 
 def search_key(points: Points) -> str:
-    """Hash the points and all that the outcome of the search depends on."""
+    """Hash the points, the code of `SOURCES` and the versions of libraries."""
     versions = [
         code_digest(*SOURCES),
         sklearn.__version__,
