@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,7 @@ from pkm.schema import names
 MAX_P_VALUE = 1e-6
 #: Relative difference of two numbers by rounding.
 TOLERANCE = 1e-6
-#: Factor between CPU ratios of two machines that is not believed.
+#: A CPU ratio is refused if it is more than this many times as large in a second run.
 CPU_FACTOR = 4.0
 #: Columns in which two runs with equal seeds are equal bit for bit.
 RESULTS = ("seed", "centers", "epsilon_spent", "epsilon_unspent", "charges")
@@ -178,13 +177,31 @@ def compute_p_value(samples: Sequence[Sample]) -> float:
         both = np.nan_to_num(both, nan=np.inf)
         # Twice the middle ranks of ties are whole numbers, too.
         ranks = np.rint(2 * stats.rankdata(both)).astype(int)
-        deals = combinations(ranks, len(first))
-        counts = np.bincount([sum(deal) for deal in deals])
+        counts = count_sums(ranks, len(first))
         law = np.convolve(law, counts / counts.sum())
         total += ranks[: len(first)].sum()
     low = law[: total + 1].sum()
     high = law[total:].sum()
     return float(min(1.0, 2 * low, 2 * high))
+
+
+def count_sums(numbers: np.ndarray, size: int) -> np.ndarray:
+    """Count the choices of `size` positive integers out of some, by their sum.
+
+    Counts are float64, and so exact up to 2^53.
+
+    Examples
+    --------
+    >>> count_sums(np.array([1, 2, 2]), 2)
+    array([0., 0., 0., 2., 1.])
+    """
+    largest = np.sort(numbers)[len(numbers) - size :].sum()
+    # Choices by their size and sum, of the numbers so far.
+    counts = np.zeros((size + 1, largest + 1))
+    counts[0, 0] = 1
+    for number in numbers:
+        counts[1:, number:] += counts[:-1, : largest + 1 - number]
+    return counts[size]
 
 
 def compare_times(

@@ -27,7 +27,7 @@ TIMEOUT_SECONDS = (10, 60)
 PROBE_SECONDS = 3.0
 #: Attempts at a URL whose failures are transient.
 ATTEMPTS = 3
-#: Seconds before the second time.
+#: Seconds before the second attempt.
 PAUSE_SECONDS = 1.0
 #: Compression methods of ZIP archives that can be unpacked in parts of a given size.
 COMPRESSION_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -190,6 +190,9 @@ def _explain(error: Exception) -> str:
         requests.exceptions.SSLError: (
             "the certificate is not trusted (behind a proxy that replaces it, name "
             "that proxy's in REQUESTS_CA_BUNDLE)"
+        ),
+        requests.ConnectTimeout: (
+            f"no connection within {TIMEOUT_SECONDS[0]} s (try again later)"
         ),
         requests.Timeout: f"no answer within {TIMEOUT_SECONDS[1]} s (try again later)",
         requests.exceptions.ChunkedEncodingError: (

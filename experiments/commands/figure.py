@@ -9,9 +9,9 @@ NAME is a paper and a figure's name; a paper alone stands for all figures and ta
 the paper, ``all`` for those of every paper, where ``style`` holds for what is in the
 paper. ``style=bench``, the default, has our controls; ``style=paper`` has the paper's
 own curves alone, in the width that the figure declares for its venue, or that of a page
-of two columns; ``width`` is another one, in inches. ``out`` is a file, PNG or PDF, or a
-folder; tables become CSV. Further words are keys of `pkm reproduce` (profile, results,
-data; the profile is quick by default).
+of two columns; ``width`` is another one, in inches, of one figure. ``out`` is a file,
+PNG or PDF, or a folder; tables become CSV. Further words are keys of `pkm reproduce`
+(profile, results, data; the profile is quick by default).
 """
 
 from collections.abc import Mapping, Sequence
@@ -120,6 +120,7 @@ def run(names: Sequence[str], options: dict[str, str]) -> None:
         atomic_write(out, picture)
         print(out)
         return
+    require(width is None, "width", width, "left out, except for one figure")
     papers = choices("paper") if name == ALL_PAPERS else [name]
     out.mkdir(parents=True, exist_ok=True)
     for paper in papers:

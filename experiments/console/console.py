@@ -25,11 +25,14 @@ class CellsFailed(RuntimeError):
 
 
 def make_consoles() -> tuple["Console", "Console"]:
-    """Make the consoles for output and errors; outside a terminal they are wide."""
+    """Make the consoles for output and errors; each is wide outside a terminal."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else 160
-    return Console(width=width), Console(width=width, stderr=True, soft_wrap=True)
+    width, error_width = (
+        None if stream.isatty() else 160 for stream in (sys.stdout, sys.stderr)
+    )
+    errors = Console(width=error_width, stderr=True, soft_wrap=True)
+    return Console(width=width), errors
 
 
 def show(console: "Console", line: str, style: str = "") -> None:
@@ -103,7 +106,8 @@ def make_main(
 
     def main(argv: Sequence[str]) -> int:
         parser = make_parser(verb, description)
-        parser.add_argument("words", nargs="*", metavar=name, help=f"names, {rule}=...")
+        options = f"{rule or 'key'}=..."
+        parser.add_argument("words", nargs="*", metavar=name, help=f"names, {options}")
         words = parser.parse_args(argv).words
         return run_action(lambda: check_and_run(words))
 
@@ -122,14 +126,19 @@ def run_action(action: Callable[[], Any]) -> int:
     -------
     int
         0, 1 if cells failed, 2 if the request was refused, 130 if it was interrupted. A
-        number that the action returns, or exits with, counts instead of 0.
+        number that the action returns, or exits with, counts instead of 0. A text that
+        it exits with is printed, and the code is 1.
     """
     from yaml import MarkedYAMLError
 
     try:
         return action() or 0
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        # As Python does at the end of a process.
+        print(stop.code, file=sys.stderr)
+        return 1
     except CellsFailed:
         return 1
     except MarkedYAMLError as error:

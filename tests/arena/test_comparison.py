@@ -1,6 +1,7 @@
 """The comparison of two runs: its error probability is exact, and nothing is waved through."""
 
 import itertools
+import math
 
 import numpy as np
 import pandas as pd
@@ -50,6 +51,13 @@ def test_four_cells_of_five_seeds_can_refute():
     """The smallest number of cells that are run again has power."""
     costs = np.arange(10.0)
     assert compute_p_value([(costs[:5], costs[5:])] * 4) < 1e-6
+
+
+@pytest.mark.no_cover  # other tests run the same code
+def test_many_seeds_are_compared_exactly():
+    """Of C(60, 30) deals, one is as extreme on each side."""
+    costs = np.arange(60.0)
+    assert compute_p_value([(costs[:30], costs[30:])]) == pytest.approx(2 / math.comb(60, 30))
 
 
 def timed(own, reference):

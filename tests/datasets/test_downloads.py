@@ -3,6 +3,7 @@
 import errno
 import tracemalloc
 import zipfile
+from unittest.mock import Mock
 
 import pytest
 import web
@@ -97,12 +98,13 @@ def test_broken_proxy_is_named(closed, register, monkeypatch):
 def test_slow_answer_is_given_up(server, register, monkeypatch):
     import requests
 
-    def too_slow(*_, **__):
-        raise requests.ReadTimeout("read timed out")
-
-    monkeypatch.setattr(requests, "get", too_slow)
     register("tiny", tiny_file("http://example.org/tiny.txt"))
-    assert "no answer within 60 s (try again later)" in find_reason()
+    for error, reason in (
+        (requests.ReadTimeout, "no answer within 60 s (try again later)"),
+        (requests.ConnectTimeout, "no connection within 10 s (try again later)"),
+    ):
+        monkeypatch.setattr(requests, "get", Mock(side_effect=error("timed out")))
+        assert reason in find_reason()
 
 
 def test_full_disk_while_writing(server, register, cache, monkeypatch):

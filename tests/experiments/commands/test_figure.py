@@ -67,6 +67,7 @@ def test_refusals_are_one_line(capsys):
         (["fastlloyd/figure2", "style=slides"], "style='slides' must be one of bench, paper"),
         (["fastlloyd/figure2", "width=1"], "width=1 is not allowed: width must be at least 1.3"),
         (["fastlloyd/figur2"], "did you mean 'fastlloyd/figure2'"),
+        (["fastlloyd", "width=3.3"], "width must be left out, except for one figure"),
         ([], "one figure, such as fastlloyd/figure8"),
     ):
         assert figure.main(words) == 2
