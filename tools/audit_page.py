@@ -18,6 +18,7 @@ from pkm.analysis.figures.texts import count_text
 from pkm.analysis.pages.audit_figure import draw_audit, read_spec
 from pkm.analysis.pages.audits import Audit, read, table
 from pkm.analysis.render import plot
+from pkm.arguments import Parser
 from pkm.files import atomic_write
 
 WIDTH = 110  # of prose
@@ -51,8 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, or 2 if there is no audit to write about.
     """
-    words = sys.argv[1:] if arguments is None else arguments
-    path, folder = map(Path, words)
+    parser = Parser(prog="tools/audit_page.py", description=__doc__.splitlines()[0])
+    for name in ("audits", "folder"):
+        parser.add_argument(name, type=Path)
+    options = parser.parse_args(arguments)
+    path = options.audits
+    folder = options.folder
     try:
         audits = list(read(path).values())
         if not audits:

@@ -4,9 +4,11 @@
     python tools/verdicts.py A B    # flips
 
 A and B are folders of reports, or one report each: two runs of one profile, two
-machines, or the profiles quick and paper. Claims about this project's own code are
-counted in one column. A flip is a claim with two unlike verdicts, both of them decided:
-inconclusive, for example, is not. The exit code is 1 if there is a flip.
+machines, or the profiles quick and paper. Reports of one name are compared with each
+other, and the others by the ids of their claims. Claims about this project's own code
+are counted in one column. A flip is a claim with two unlike verdicts, both of them
+decided: inconclusive, for example, is not. The exit code is 1 if there is a flip, and 2
+if the folders cannot be compared.
 """
 
 import sys
@@ -22,6 +24,7 @@ from pkm.analysis.claims.findings import (
     VERDICTS,
 )
 from pkm.analysis.claims.verdicts import count_verdicts
+from pkm.arguments import Parser
 
 #: Verdicts that more data may turn into any other.
 UNDECIDED = {INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN}
@@ -74,16 +77,54 @@ def list_flips(
     return flips
 
 
+def pair_claims(
+    a: pd.DataFrame,
+    b: pd.DataFrame,
+) -> pd.DataFrame:
+    """Pair the claims of reports of one name, and those of all others by their ids.
+
+    Raises
+    ------
+    ValueError
+        If a claim has several partners.
+    """
+    shared = {*a["report"]} & {*b["report"]}
+    for claims in (a, b):
+        is_shared = claims["report"].isin(shared)
+        claims["name"] = claims["report"].where(is_shared, "")
+    pairs = a.merge(b, on=["name", "id"], suffixes=("_a", "_b"))
+    pairs = pairs.reset_index()
+    repeated = pairs[pairs.duplicated(["name", "id"])]
+    if len(repeated):
+        claim = repeated["id"].iloc[0]
+        raise ValueError(f"{claim} has several partners: name one report of each run")
+    return pairs.set_index("id")
+
+
 def main(argv: Sequence[str]) -> int:
     """Print counts of one folder or flips of two; return 1 if there are some."""
-    a, *others = (read_claims(Path(name)) for name in argv)
-    if not others:
-        print(write_counts(a))
-        return 0
-    a, b = (claims["verdict"].to_dict() for claims in (a, *others))
-    flips = list_flips(a, b)
-    n_shared = len(a.keys() & b.keys())
-    print(f"{len(flips)} of {n_shared} claims flip")
+    parser = Parser(prog="tools/verdicts.py", description=__doc__.splitlines()[0])
+    parser.add_argument("a", metavar="A", type=Path)
+    parser.add_argument(
+        "b",
+        metavar="B",
+        type=Path,
+        nargs="?",
+    )
+    folders = parser.parse_args(argv)
+    try:
+        a = read_claims(folders.a)
+        if folders.b is None:
+            print(write_counts(a))
+            return 0
+        pairs = pair_claims(a, read_claims(folders.b))
+    except (FileNotFoundError, ValueError) as error:
+        parser.error(str(error))
+    flips = []
+    for _, rows in pairs.groupby("name"):
+        verdicts = rows[["verdict_a", "verdict_b"]].to_dict()
+        flips += list_flips(*verdicts.values())
+    print(f"{len(flips)} of {len(pairs)} claims flip")
     print(*flips, sep="\n", end="\n" if flips else "")
     return int(bool(flips))
 

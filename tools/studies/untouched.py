@@ -166,6 +166,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore", RepeatableNoiseWarning)
     is_tables = options.what == "tables"
+    if is_tables and options.folder is None:
+        parser.error("tables needs FOLDER, with the unpacked archives")
     rows = measure_tables(options.folder) if is_tables else measure_generated()
     table = pd.DataFrame(rows)
     table.to_csv(options.rows, index=False)

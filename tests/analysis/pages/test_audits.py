@@ -105,3 +105,6 @@ def test_the_page_has_verdicts_findings_and_the_table(tmp_path):
 def test_a_page_about_no_audit_is_refused(tmp_path, capsys):
     assert audit_page.main([str(tmp_path / "audit.jsonl"), str(tmp_path)]) == 2
     assert "make audit" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        audit_page.main(["audit.jsonl"])
+    assert "required: folder" in capsys.readouterr().err
