@@ -21,7 +21,7 @@ ALWAYS = "synopsis"
 #: Public numbers that the tree asks about: records a cluster times epsilon, columns,
 #: and the width of the bounds over that of the domain.
 FEATURES = ("n_epsilon_per_k", "d", "bounds_factor")
-#: Of the tree. A leaf has cells of several sets.
+#: Depth of the tree, and least number of cells in a leaf, which are of several sets.
 DEPTH = 3
 LEAF_SIZE = 24
 #: Quantiles of the interval.

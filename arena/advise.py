@@ -4,11 +4,11 @@
     pkm advise n=20000 d=8 k=10 epsilon=1 bounds=wide unit=person
     pkm advise n=20000 schema=customers.yaml k=10 epsilon=1
 
-It ranks methods by the cost that they had on the suite's sets of such a size, over the
-cost of k-means, with an interval for 80 % of such cells. A schema says how many columns
-there are. bounds=wide is for bounds that may be ten times as wide as the data. With
-unit=person, n is the number of persons, and methods that serve persons alone are
-ranked; each counts as the mean of its rows.
+It ranks methods by their costs over those of the best method, on the suite's sets of
+such a size. It prints the costs over those of k-means, with an interval for 80 % of
+such cells. A schema says how many columns there are. bounds=wide is for bounds that may
+be ten times as wide as the data. With unit=person, n is the number of persons, and
+methods that serve persons alone are ranked; each counts as the mean of its rows.
 """
 
 from collections.abc import Mapping, Sequence

@@ -48,9 +48,9 @@ def run_attempt(
     folder : Path
         Where it works; modules in its ``source`` can be imported.
     seconds : float
-        Afterwards the process and its children are killed.
+        Time after which the process and its children are killed.
     n_cells : int, default=0
-        That it runs: progress is printed.
+        Number of cells that the phase runs, for lines of progress.
 
     Returns
     -------

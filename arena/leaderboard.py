@@ -4,10 +4,10 @@
 
 It writes ``leaderboard.md``, its tables as CSV, their metadata (Croissant) and a
 picture of mean ranks for each accounting. Methods of this project enter as all others
-do. Ranked is what keeps the contract, was attacked by the audit and was not refuted;
-all else is listed. An entry is *self-reported* until ``pkm arena verify`` has written
-its result to the folder. With advice=FILE it also writes what ``pkm advise`` answers
-from.
+do. An entry is ranked if it keeps the contract, and if the audit attacked it and did
+not refute it; all others are listed. An entry is *self-reported* until ``pkm arena
+verify`` has written its result to the folder. With advice=FILE it also writes what
+``pkm advise`` answers from.
 """
 
 import math

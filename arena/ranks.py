@@ -1,6 +1,7 @@
 """What entries are ranked by, from their folders alone.
 
-Ranked is what keeps the contract, was attacked by the audit and was not refuted.
+An entry is ranked if it keeps the contract, and if the audit attacked it and did not
+refute it.
 """
 
 import json
@@ -31,8 +32,8 @@ ACCOUNTINGS = {
     "pure": ("pure epsilon", ["pure"]),
     "approximate": ("(epsilon, delta)", ["pure", "approximate"]),
 }
-#: Classes of data sets by their sizes: column of rows, upper ends and words. Words that
-#: begin with a letter are offered for choice in the page.
+#: Classes of data sets by their sizes: column of rows, upper ends and words. The page
+#: offers a choice among words that begin with a letter.
 SIZES = {
     "columns": ("d", [0, 4, 16, math.inf], ["up to 4", "up to 16", "above 16"]),
     "records": (
@@ -161,7 +162,7 @@ def rank_entries(entries: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     means = cells["log"].mean().unstack()
     counts = cells["epsilon"].nunique().unstack()
 
-    # A count of no cell is NaN, and below as well.
+    # Without a cell the count is NaN, which is not complete either.
     is_complete = counts >= scores["epsilon"].nunique()
     costs = means.where(is_complete, math.inf).stack()
     table = costs.rename("median").rename_axis(["dataset", "method"])

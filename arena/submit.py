@@ -53,7 +53,7 @@ KEYS = ("stage", "out", "by", "jobs", "data", "suite")
 #: Pairs of neighbors of the audit, and seconds of it and of the conformance suite.
 N_PAIRS = 24
 SECONDS = 600
-#: Of all cells together: their limits end earlier.
+#: Limit of all cells together. Usually the limits of single cells end them earlier.
 STAGE_SECONDS = 24 * 3600
 
 

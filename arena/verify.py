@@ -2,7 +2,8 @@
 
     pkm arena verify entries/fastlloyd by="Ada Lovelace"
 
-Its files must be those that it lists, its cells those of the suite, or named as failed.
+Its files must be those that it lists. It has all cells of the suite, or names those
+that failed.
 Costs are computed anew from the released centers, and epsilon from the charges. The
 conformance suite and the audit are repeated. A random tenth of the cells (share=0.1) is
 run again beside the reference, and what failed. That tenth is also run on other points,
@@ -74,7 +75,7 @@ KEYS = ("by", "share", "jobs", "data")
 SHARE = 0.1
 #: Cells that are run again at least.
 MIN_CELLS = 4
-#: What of an environment changes no bit.
+#: Fields of an environment that change no result.
 WITHOUT_EFFECT = ("platform", "cores", "memory (GiB)", "git commit")
 
 

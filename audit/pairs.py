@@ -446,8 +446,8 @@ def move_record(
 def add_persons(pair: Pair, rng: Rng) -> Pair:
     """Give the rows of a pair persons, weights, or both.
 
-    Persons have one row or some. That of the record has half of all rows at times, or
-    has them anywhere, as in a cell each.
+    Most persons have one row or a few. At times the person of the record has about half
+    of all rows. At times the rows of this person lie anywhere, so in many cells.
     """
     n = len(pair.rows)
     rows = pair.rows

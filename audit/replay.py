@@ -480,9 +480,9 @@ class Replay:
     refusal : Exception or None
         That the method raised on both data sets alike.
     partitions : tuple of Partition
-        Of the queries: by which a worse place for the record is searched.
+        Those of the queries. The search for a worse place of the record uses them.
     draws : tuple of Draw
-        Whose outputs lead to these partitions.
+        Those whose outputs lead to these partitions.
     """
 
     realized: tuple[RealizedCost, ...] = ()

@@ -371,7 +371,7 @@ def replay_pairs(
             worst[pair.name] = (configuration, pair, number, result)
 
     sizes = SIZES.get(adjacency, SMALL_SIZES)
-    # Audits of few pairs and several seeds have the pairs of one long audit.
+    # Audits of few pairs and several seeds have the kinds of pairs of one long audit.
     first = seed * n_pairs % CYCLE
     configurations = list_configurations(method, n_pairs, first)
     for number, configuration in enumerate(configurations, first):

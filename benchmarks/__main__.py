@@ -1,7 +1,8 @@
 """``pkm bench [PART ...]``: print speed ratios and times, with their targets.
 
-Times are the least CPU seconds of a few repetitions on one thread in one process, so
-that load on the machine affects the ratios little.
+Most times are CPU seconds on one thread of this process, so that load on the machine
+affects them little. Wall-clock times are those of passes on two threads, and some of
+files. ``first_calls`` measures another process.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -63,7 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--scale",
         type=float,
         default=1.0,
-        help="multiply the numbers of points; targets are for 1, the default",
+        help=(
+            "multiply the numbers of points, except of first_calls and of the memory "
+            "in passes; targets are for 1, the default"
+        ),
     )
     options = parser.parse_args(arguments)
     for name in options.parts:

@@ -33,10 +33,11 @@ class Dataset:
         see `datasets.fingerprint`.
     citation, license : str
     origin : str
-        Where the points came from: bundled, generated, cache, data folder, url or file.
+        Where the points came from: bundled, generated, own folder, cache, data folder,
+        url or file.
     common_range : (float, float) or None
-        One lower and one upper bound that all columns share; where none is given, that
-        of the domain if it is the same in every column, else None.
+        Lower and upper bound that all columns share. By default they are those of the
+        domain if all its columns have the same, else None.
     common_range_is_private : bool
         Whether that range was read off the points.
     groups : Series or ndarray of shape (n,), or None

@@ -127,7 +127,7 @@ def _rate(sample: list[str], choice: Format) -> tuple[float, float, bool, bool]:
         return 0.0, 0.0, False, False
     body = rows[1:] or rows
     fields = list(itertools.chain(*body))
-    # A comma that is both is in quotation marks where it is a decimal mark.
+    # If commas separate fields, decimal commas are inside quotation marks.
     if choice.separator == choice.decimal and not any("," in text for text in fields):
         return 0.0, 0.0, False, False
     numeric_share = sum(map(choice.is_number, fields)) / len(fields)
@@ -236,15 +236,15 @@ def read_texts(
 ) -> "Iterator[DataFrame]":
     """Read blocks of rows of texts, below a first line of names.
 
-    Every line is a row, which is read by itself: a quotation mark that has no second
-    one ends with its line. An error would tell that a line is there.
+    Every line is a row, and is read by itself. A quotation mark without a second one
+    ends with its line: an error would reveal that the line exists.
 
     Parameters
     ----------
     path : Path
     columns : iterable of str
-        Public names of columns. The separator is the one by which the first line has
-        most of them: no row has a say.
+        Public names of columns. The separator is the one that gives the first line most
+        of them. It does not depend on the rows.
     block_rows : int
 
     Yields
@@ -355,8 +355,9 @@ def _check_commas(sample: list[str], file_format: Format, *, is_list: bool) -> N
 def _check_pairs(sample: list[str], file_format: Format) -> None:
     """Refuse lines such as 1,5 that may be two columns or one with decimal commas.
 
-    They are no decimals if some of the second numbers end in a zero, which programs do
-    not write, and have different lengths: most tables of two columns of integers.
+    Programs write no zero at the end of a decimal, unless all decimals are equally
+    long. So there are two columns if some second numbers end in a zero and their
+    lengths differ. Most tables of two columns of integers are of this kind.
     """
     if file_format.separator != ",":
         return

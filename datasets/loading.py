@@ -174,14 +174,15 @@ def load(
 def fingerprint(name: str = FILE, file: FileOptions = NO_FILE) -> str:
     """Hash the declaration of a data set, without loading or generating it.
 
-    For a published set: the declared hashes of its files, the parser's code and the
-    declared domain (every file is checked on loading, so the declaration identifies the
-    bytes). For a generated set: the recipe and the generator's code. For ``file``: the
-    file's content, what is chosen of it and the reader's code. For embeddings: the
-    declared hash of the bundled points, too. For a file without a declared hash: the
-    hash recorded when it was first read. With persons of such a set, `groups` counts,
-    too. For ``file`` and other restricted records
-    (`is_restricted`) the digest is keyed, so that it confirms no guess of them.
+    The digest of a published set covers the declared hashes of its files, the parser's
+    code and the declared domain. Every file is checked on loading, so the declaration
+    identifies the bytes. A file without a declared hash counts by the hash recorded
+    when it was first read. Embeddings add the declared hash of the bundled points.
+
+    The digest of a generated set covers the recipe and the generator's code; that of
+    ``file``, its content, what is chosen of it and the reader's code. Persons add
+    `groups`. For ``file`` and other restricted records (`is_restricted`) the digest is
+    keyed, so that it confirms no guess of them.
 
     Raises
     ------

@@ -298,7 +298,7 @@ def _quote_columns(names: Sequence[str]) -> str:
 def _refuse_identifiers(table: "DataFrame") -> None:
     """Refuse columns whose names say that they identify rows."""
     names = [str(name) for name in table.columns]
-    # By names alone: a rule on values would tell whether one record is another number.
+    # Only names are checked: a rule on values could reveal one record.
     for name in names:
         if IDENTIFIER.fullmatch(name):
             others = [other for other in names if other != name]

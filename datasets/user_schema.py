@@ -80,8 +80,8 @@ class Schema(TransformerMixin, BaseEstimator):
 
         All kinds take ``weight``, a distance on the scale, 2 at most. Bounds, the first
         and the last level, and opposite points of a circle are 2 apart by default. Two
-        categories, and true and false, are 1 apart. Of latitudes and longitudes the
-        widest is 2.
+        categories, and true and false, are 1 apart. The widest range of latitudes or
+        longitudes has the length 2.
 
         A cell that cannot be read, such as a text in the place of a number, is missing.
         An unknown level of a category is `other`.
@@ -111,8 +111,8 @@ class Schema(TransformerMixin, BaseEstimator):
     def bounds(self) -> tuple[float, float] | tuple[list[float], list[float]]:
         """Bounds of the columns of `transform`, for a method.
 
-        Of all together; or of each, if some are to be found privately, which are
-        infinite.
+        One pair of numbers is for all columns. If the fit is to find some bounds, there
+        is a pair of lists with a bound for each column: those to be found are infinite.
         """
         upper = [
             math.inf if column.is_open else 1.0

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 SERVER = 0  # the server's number among the parties; clients count from 1
-# Headers. That of a client's message is MESSAGE plus the number of messages that it has
-# received.
+# Headers. A client's message has MESSAGE plus the number of messages that the client
+# has received.
 ABORT = 0  # the sender stops, and says why: if it is a client, others may go on
 BREACH = 1  # a client ends the run, and says which party broke the protocol
 MESSAGE = 2

@@ -133,7 +133,8 @@ class Masks:
         )
         add_pairwise(words, self._client, pair_words)
 
-        # The group's streams do not: every client keeps them, to take them off the sum.
+        # The group's streams do not cancel. Every client keeps them, and subtracts them
+        # from the sum later.
         self._group_words = {
             client: stream.next(shape, dtype) for client, stream in self._group.items()
         }

@@ -668,8 +668,8 @@ def run_in_threads(
     for client in link.remaining:
         threads[client].join(network.time_limit)
 
-    # With recovery some clients may be missing; all others must agree. But nobody may
-    # have received an altered message, which the last one can be.
+    # With recovery some clients may be missing; all others must agree. But a breach
+    # that a client has seen ends the run, even if the others have their centers.
     late = ProtocolError("it did not finish")
     for client in link.remaining:
         if client in outcomes:

@@ -4,9 +4,9 @@ In a round every client adds an individual mask to its pairwise masks. It has sh
 secrets among all clients (Shamir), fresh ones for every round: the seed of the
 individual mask, and the seed of the key of the pairwise masks. When the messages have
 arrived, the server announces which clients sent one. Each client then replies with one
-share for every client: of the first secret, if that client's message has arrived, else
-of the second. More than half of the clients must reply, so that the server never gets
-both secrets of one client.
+share for every client. It is a share of the first secret if that client's message has
+arrived, else of the second. The server needs replies of more than half of the clients,
+so it never gets both secrets of one client.
 
 The group's stream hides the sum, as in :mod:`pkm.federation.masks`. Here every client
 adds a stream of its own that the group knows, because nobody knows beforehand which

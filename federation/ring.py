@@ -14,7 +14,8 @@ class Ring:
     Parameters
     ----------
     word_bytes : {4, 8}
-        Element size in bytes; the paper says 4 in the text and uses 8 in its table.
+        Element size in bytes. The FastLloyd paper says 4 in the text and uses 8 in its
+        table.
 
     Examples
     --------

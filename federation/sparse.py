@@ -43,7 +43,7 @@ MAX_ATTEMPTS = 5
 
 
 class DecodeFailure(RuntimeError):
-    """No vector that the code can represent has these sums: try again, fresh salt."""
+    """The code represents no vector with these sums; another salt may help."""
 
 
 def sum_powers(

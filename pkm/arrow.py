@@ -221,7 +221,8 @@ def to_frame(
     tables : sequence of Table
         Tables that `check_table` accepts.
     columns : sequence of str, optional
-        The columns of the result; by default all of the tables, and every setting.
+        The columns of the result. By default these are the columns of the tables, and
+        all of settings and style that have a fill value.
 
     Returns
     -------

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 CONF = Path(__file__).resolve().with_name("conf")
 #: Environment variable with the user's folders, which worker processes inherit.
 CONFIG_DIRS = "PKM_CONFIG_DIRS"
-#: Groups of entry points: methods of installed packages, and packages that are folders
-#: of the search path.
+#: Groups of entry points. One has methods of installed packages. The other has packages
+#: whose folders are in the search path.
 ENTRY_POINTS = "pkm.methods"
 FOLDERS = "pkm.conf"
 #: The file that makes a folder a paper, and those that it may have.
@@ -51,8 +51,7 @@ class Catalogue:
     Raises
     ------
     CatalogueError
-        If a folder is missing or holds no group, a paper has no sweeps, or a name
-        occurs twice.
+        If a folder is missing, a paper has no sweeps, or a name occurs twice.
 
     Examples
     --------

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that begins so, if it is one, else the most similar one.
+    """Return the only known name with this beginning, else the most similar name.
 
     It is None if no name is similar.
 

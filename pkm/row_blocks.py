@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 BLOCK_VALUES = 1 << 21
 #: Number of values that take as much memory as one id while persons are counted.
 VALUES_OF_ID = 4
-#: Blocks of a mapped file whose pages stay in memory: more than are in use at once.
+#: Number of blocks of a mapped file whose pages stay in memory. It is larger than the
+#: number of blocks in use at once.
 MAPPED_BLOCKS = 16
 #: Bytes of a column of a Parquet file that are read at once.
 COLUMN_BYTES = 1 << 16
@@ -295,9 +296,10 @@ def stacked(rows: RowBlocks) -> np.ndarray:
 
 
 def find_null(rows: np.ndarray, keep_missing: bool = False) -> np.ndarray:
-    """Mask (n,) of the null records; where missing entries are kept, rows without any.
+    """Mask (n,) of the null records, which are rows with a missing entry.
 
-    A row with an infinite value is null in either case.
+    Where missing entries are kept, only rows without any value are null. A row with an
+    infinite value is null in either case.
 
     Examples
     --------
@@ -460,7 +462,7 @@ def mapped_blocks(
     size : int
         Rows of a block.
     unwritten : bool
-        Whether nobody has written to the array: changes of released pages are lost.
+        Whether the array is unchanged. Changes would be lost with the released pages.
     read_pages : bool, default=True
         Whether the thread that asks for a block reads its pages, so that others need
         not wait for them. Others read what they use.

@@ -21,9 +21,9 @@ Dtype = Literal[
 Topic = Literal[
     "key", "identity", "privacy", "setting", "style", "metric", "resource", "provenance"
 ]
-#: Which cells have the column: all, those that measure a protocol between clients and a
-#: server, those with removable points, of these those that remove some, and those that
-#: measure a coreset.
+#: Cells that have the column, in this order: all; those that measure a protocol between
+#: clients and a server; those with removable points; those that remove some points;
+#: those that measure a coreset.
 Scope = Literal["all", "federation", "unlearning", "removals", "coreset"]
 
 

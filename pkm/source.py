@@ -88,9 +88,10 @@ def read_code(code: Code) -> str:
 def read_with_dependencies(function: Callable) -> str:
     """Return the code of a function and of all of the project's that it depends on.
 
-    Dependencies are the functions, classes and constants of the code's module whose
-    names the code loads, and their dependencies. Attributes are not followed: a
-    function of another module counts only if it is imported by its name.
+    Dependencies are what the code's module has under the names that the code loads:
+    functions, classes, numbers, texts, bytes and tuples, and the dependencies of these.
+    Attributes are not followed: a function of another module counts only if it is
+    imported by its name.
 
     Examples
     --------

@@ -268,7 +268,7 @@ def _bound_change(sensitivity: float) -> Sensitivity:
 
 
 def _last_bit(numbers: np.ndarray) -> np.ndarray:
-    """Find the exponent of the last bit of each number that is not zero."""
+    """Find the exponent of the last bit, plus 53, of each number that is not zero."""
     mantissas, exponents = np.frexp(numbers)
     integers = (mantissas * 2.0**53).astype(np.int64)
     lowest = np.maximum(integers & -integers, 1)

@@ -23,7 +23,7 @@ FLOAT_PATTERN = re.compile(
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    """Plain values alone; dates are texts, and a key that occurs twice is an error."""
+    """Plain values alone; dates are texts, and keys of equal type and text an error."""
 
     def construct_mapping(
         self, node: yaml.MappingNode, deep: bool = False
@@ -76,9 +76,9 @@ def read_file(path: Path) -> Any:
 
 
 def read_value(text: str) -> Any:
-    """Read a value that was typed in a shell; None of nothing.
+    """Read a value that was typed in a shell; an empty text is None.
 
-    A text that is no YAML is itself, so that the rule on the value refuses it.
+    A text that is no YAML is returned as it is. The rule on the value then refuses it.
 
     Examples
     --------

@@ -4,8 +4,8 @@ By itself griffe takes the first of several choices as the default. It gives par
 that share a line the type and the default of the first. With this extension defaults
 always come from the signature, and so do types that the docstring does not give.
 
-It leaves the lines of *See Also* to Markdown, which would join them. Here they become a
-list.
+Griffe leaves the lines of *See Also* to Markdown, which would join them. This extension
+makes them a list.
 
 Clustering methods become dataclasses by inheritance, which griffe does not see. This
 extension adds the decorator, so that griffe finds their fields.

@@ -1,4 +1,4 @@
-"""Tables of the leaderboard in the site of ``make docs`` are sorted and filtered.
+"""Make tables of the leaderboard sortable, with filters, in the site of ``make docs``.
 
 MkDocs calls these hooks (``hooks`` in ``mkdocs.yml``). The script is that of reports.
 """

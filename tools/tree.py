@@ -1,4 +1,4 @@
-"""Print every folder and module with the first sentence of its docstring.
+"""Print every folder and module with the first line of its docstring.
 
     python tools/tree.py [FOLDER ...]
 
@@ -68,7 +68,7 @@ def on_files(files: Any, config: Any) -> Any:
     # Only the site needs MkDocs; the command runs without it.
     from mkdocs.structure.files import File
 
-    introduction = "Every folder and module, by the first sentence of its docstring."
+    introduction = "Every folder and module, by the first line of its docstring."
     content = (
         f"# Files\n\n{introduction}\n\n```text\n{format_tree(list_modules())}\n```\n"
     )

@@ -154,7 +154,7 @@ def _make_recipe(family: Family, in_name: dict[str, float]) -> Recipe:
     return Recipe(
         family.name,
         (*family.seed, *seed, *family.seed_end),
-        # Half of 2 k points: each is a cluster.
+        # Without n every point is a cluster, as in `draw_half`.
         n=numbers.pop("n", k) + n_small,
         d=numbers.pop("d"),
         n_clusters=k + bool(n_small),

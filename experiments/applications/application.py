@@ -51,7 +51,7 @@ SUBMITIT = "backend=submitit"
 SUBMITIT_LAUNCHER = "hydra/launcher=submitit_"
 SLURM = f"{SUBMITIT_LAUNCHER}slurm"
 #: Verbs of ``pkm reproduce`` that run no cell.
-READ_ONLY_VERBS = ("verb=plan", "verb=status", "verb=report")
+VERBS_WITHOUT_CELLS = ("verb=plan", "verb=status", "verb=report")
 FULL_ERROR = "HYDRA_FULL_ERROR"
 TUNING_WARNING = (
     "warning: this sweep chooses parameters by results on the data; what that choice "
@@ -172,7 +172,7 @@ def expand_submitit(argv: Sequence[str]) -> list[str]:
     """
     argv = [word for word in argv if word != SUBMITIT]
     keys = {word.partition("=")[0] for word in argv}
-    if keys.intersection(SHOW_OPTIONS) or set(argv) & set(READ_ONLY_VERBS):
+    if keys.intersection(SHOW_OPTIONS) or set(argv) & set(VERBS_WITHOUT_CELLS):
         return argv
     for word in argv:
         is_other = not word.startswith(SUBMITIT_LAUNCHER)

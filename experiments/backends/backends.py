@@ -139,7 +139,8 @@ def order_chunks(
     Returns
     -------
     list of list of Cell
-        Chunks, each no longer than a fair share of the whole where cells allow it.
+        Chunks. Where cells allow it, each is at most a quarter of a worker's share of
+        the costs, or half a second.
     """
     waiting = {cell.key: cell for cell in cells}
     last = [[waiting.pop(key)] for key in interrupted if key in waiting]

@@ -88,8 +88,8 @@ class Cell(Settings):
     keep_centers : bool, default=False
         Whether the released centers are stored, in the raw units of the data.
     account : str or None
-        File of the account that is charged for the cell. Part of the identity: what was
-        released without the account is no result that it has paid for.
+        File of the account that is charged for the cell. It is part of the identity:
+        an account has not paid for results that were released without it.
     kind : Kind
         How the seeds are fitted: one of `pkm.experiments.fit.kinds`.
     time_limit : float, optional

@@ -112,7 +112,8 @@ def find_source_file(
 ) -> Path | None:
     """Return the file of a module of the project or the external package, else None."""
     package, _, name = module.partition(".")
-    # The project's root package has only the version, which changes no result.
+    # The project's root package has only the version and names that it imports from
+    # other modules: no result depends on it.
     if package not in ("pkm", external_package) or module == "pkm":
         return None
     spec = find_spec(package)

@@ -64,8 +64,8 @@ PREPROCESSING = (
     "Cells were mapped to numbers, each by itself, by the public rules of schema.yaml. "
     "(The curator says how these were chosen without looking at the data.)"
 )
-#: Records of a group times epsilon, by column, from which on a zoom finds the domain in
-#: bounds of any width (docs/studies/defects.md, h).
+#: A zoom finds the domain in bounds of any width if the records of a group, times
+#: epsilon and over the columns, are at least this number (docs/studies/defects.md, h).
 LEAST_RECORDS = 10
 ADVICE = "Check formats and decimal marks, or keep incomplete rows with missing=middle."
 #: Name of the column of ids, beside those of the schema.
@@ -187,9 +187,9 @@ def check_epsilon(
     least = smallest_epsilon(model.epsilon, suffices)
     smallest = find_smallest(model, n_features)
     raise ValueError(
-        f"epsilon={model.epsilon:g} buys nothing: groups of fewer than "
-        f"{smallest:,.0f} records are not seen, and there are {n_records:,} in all; "
-        f"epsilon={least:g} is the least that would do"
+        f"epsilon={model.epsilon:g} is too small: noise hides groups of fewer than "
+        f"{smallest:,.0f} records, and there are {n_records:,} in all; give at least "
+        f"epsilon={least:g}"
     )
 
 

@@ -109,6 +109,6 @@ def fill_defaults(config: Mapping) -> dict[str, Any]:
         if name not in RESERVED_PARAMETERS
     }
     filled = named | free | dict(config)
-    # The files of a program are no code that the key of a cell could follow.
+    # A cell's key does not cover the files of a program; `identify` gives their digest.
     identify = getattr(get_method_class(target), "identify", None)
     return filled if identify is None else filled | identify(filled)

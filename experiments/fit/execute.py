@@ -44,11 +44,11 @@ def execute(
         One row per seed, in the order of ``cell.seeds``. ``fit_seconds``,
         ``metric_seconds`` (wall clock) and ``fit_cpu_seconds``, ``metric_cpu_seconds``
         are each replicate's equal share of the batch, so that sums over rows are the
-        cost of the cell. In a timing cell the first and the third are measured for each
-        replicate. In a cell that is run as a protocol, ``fit_seconds`` counts from the
-        first message to the last center, and ``fit_cpu_seconds`` is NaN, because the
-        parties may be separate processes. ``peak_memory_mb`` is the process's peak
-        while the cell ran.
+        cost of the cell. In a timing cell ``fit_seconds`` and ``fit_cpu_seconds`` are
+        measured for each replicate. In a cell that is run as a protocol,
+        ``fit_seconds`` counts from the first message to the last center, and
+        ``fit_cpu_seconds`` is NaN, because the parties may be separate processes.
+        ``peak_memory_mb`` is the process's peak while the cell ran.
 
     Raises
     ------

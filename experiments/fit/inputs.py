@@ -40,8 +40,7 @@ class PreparedData:
         Points on the 2^-16 grid, for the metrics.
     method_points : Points
         The same for the method, on the grid of bounds that are `bounds_factor` times as
-        wide. With `missing` rows of which only some values are missing are no null
-        records there.
+        wide. With `missing`, a row that lacks only some values is no null record there.
     labels : ndarray of shape (n,) or None
         The points' classes, for the metrics alone; null records have none.
     clients : ndarray of shape (n,) or None
@@ -78,7 +77,10 @@ class PreparedData:
 
     @property
     def flaws(self) -> list[str]:
-        """Ids of the flaws that a private claim about these points has."""
+        """Ids of the flaws that the data add to the claim of a run, for accounts.
+
+        Rows name private bounds in a column of their own.
+        """
         bounds = [PRIVATE_BOUNDS] * self.private_bounds
         return bounds + [FITTED_POINTS] * self.is_transform_fitted
 

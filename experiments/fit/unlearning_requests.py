@@ -154,7 +154,7 @@ def choose_random(
     batch: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Choose a random client with more points, then its points at random."""
+    """Choose a client with more than `batch` points, and `batch` of them, at random."""
     clients = [client for client, size in enumerate(model.sizes) if size > batch]
     rule = "fewer than the points that a client has left"
     require(bool(clients), "batch", batch, rule)

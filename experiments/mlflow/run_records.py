@@ -29,8 +29,8 @@ SWEEP = "sweep"
 PARAM_FIELDS = ("method", "k", "preprocessing", "delta", "epsilon")
 #: Columns of rows that are tags of a run.
 TAG_COLUMNS = ["code", "data", "variant", "adjacency", "trust", "flaws"]
-#: Times of fits: column, metric, and whether cells have it that measure time, or the
-#: others. Seeds that are fitted together share the CPU time of their batch.
+#: Times of fits: column, metric, and whether it is for timing cells or for the others.
+#: Seeds that are fitted together share the CPU time of their batch.
 FIT_TIMES = (
     ("fit_seconds", "fit_seconds", True),
     ("fit_cpu_seconds", "batch_cpu_seconds_per_seed", False),

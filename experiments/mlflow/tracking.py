@@ -117,7 +117,8 @@ def sync(
     Returns
     -------
     Counter
-        Runs `written` and `removed`, and sweeps `unchanged`.
+        Runs `written`, runs `removed`, and sweeps `unchanged`. The run of a sweep
+        itself counts among the removed ones alone.
 
     Raises
     ------

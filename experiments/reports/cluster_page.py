@@ -75,7 +75,7 @@ def describe_sizes(model: Any) -> list[str]:
 
 
 def describe_unread(model: Any) -> str:
-    """Say how many records are in no group, if they can be told from none.
+    """Say how many records are in no group, if noise does not hide them.
 
     A record is in no group if a cell of it is missing or cannot be read.
     """
@@ -181,8 +181,8 @@ def draw_map(model: Any, groups: list[str]) -> Figure:
 def draw_profiles(model: Any, schema: Schema, groups: list[str]) -> Figure:
     """Draw the share of each group's records by the bins of a column.
 
-    Groups that cannot be told from none are left out, and so are flags, and columns
-    that are several on the schema's scale: their centers are shares.
+    Groups that noise hides are left out. So are flags, and columns of the table that
+    become several columns on the schema's scale: these have no range for bins.
     """
     profile = model.profile_
     words = schema.inverse_transform(profile.edges.T).map(write_value)

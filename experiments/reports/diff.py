@@ -64,9 +64,9 @@ def require_equal(pairs: pd.DataFrame, name: str) -> None:
         pair = unequal.iloc[0]
         label = " ".join(pair[["method", "variant", "params", "dataset"]])
         raise ValueError(
-            f"unlike {name} in {len(unequal)} cells, such as {label}, have "
+            f"{name} differs in {len(unequal)} cells; {label}, for example, has "
             f"{pair[name]:.20} in A and {pair[f'{name}_b']:.20} in B: "
-            "run them with the same"
+            "run both with the same one"
         )
 
 

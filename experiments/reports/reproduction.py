@@ -44,7 +44,7 @@ from pkm.experiments.store.store import Store
 RUN_VERBS = (None, "run", "retry")
 #: Verbs that write reports.
 REPORT_VERBS = (None, "report")
-#: Verbs that print, and change nothing.
+#: Verbs that print. Damaged files of the store are set aside on the way.
 PRINT_VERBS = ("plan", "status")
 
 
@@ -300,7 +300,8 @@ def publish_in_background(
     """Publish papers while the cells of the next ones run, and wait for the last.
 
     One process makes reports, and another brings MLflow up to date, each with one paper
-    after the other. They cannot know the classes that check a configuration.
+    after the other. They get the configuration as plain values, because its classes
+    exist in this process alone.
 
     Yields
     ------
@@ -317,7 +318,7 @@ def publish_in_background(
             lines = future.result()[0].rstrip()
             console.print(Text.from_ansi(lines), soft_wrap=True)
 
-    # A report that is waited for starts its place in MLflow.
+    # The reporter ends first: each of its reports is still passed on to the tracker.
     with (
         ProcessPoolExecutor(1, spawn) as tracker,
         ProcessPoolExecutor(1, spawn) as reporter,

@@ -52,10 +52,10 @@ class ResultsNotWritable(PermissionError):
 class Store:
     """Results on disk, addressed by cell key.
 
-    A cell is complete or absent: its file appears under its final name only after every
-    byte is on disk, so a process killed at any moment leaves at worst a stray ``*.tmp``
-    file, which is never read, and an empty ``*.begun`` file, by which later runs know
-    what was interrupted.
+    A cell is complete or absent: its file gets its final name only after every byte is
+    on disk. A killed process leaves at worst a ``*.tmp`` file, which is never read, and
+    an empty ``*.begun`` file. Later runs know from the latter which cell was
+    interrupted.
 
     Rows of many cells are read from a cache (`pkm.experiments.store.row_cache`). A read
     of many cells that it lacks brings it up to date.

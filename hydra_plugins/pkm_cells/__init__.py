@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 @dataclass
 class CellsLauncherOptions:
-    """Configuration of `CellsLauncher`, which has no key."""
+    """Configuration of `CellsLauncher`, without any settings."""
 
     _target_: str = "hydra_plugins.pkm_cells.CellsLauncher"
 

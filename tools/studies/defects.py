@@ -131,5 +131,6 @@ for name in sys.argv[1:] or SETTINGS["parts"]:
     summary = medians.groupby(setting, sort=False).describe(percentiles=[0.5, 0.9])
     summary["largest tail"] = tails.groupby(setting).max()
     print(name, summary.round(3).to_string(), sep="\n")
+    # Cost of a set over its cost at the next smaller epsilon.
     steps = medians / medians.groupby(COLUMNS[:3]).shift()
-    print("largest steps up with epsilon", steps.nlargest(6), sep="\n")
+    print("largest increases of the cost with epsilon", steps.nlargest(6), sep="\n")

@@ -17,8 +17,8 @@ from scipy.optimize import minimize
 from pkm.methods.synthetic.price import GRIDS, HASHING, PriceLaw, noise_budget
 from pkm.methods.synthetic.synopsis import QUADTREE_FEATURES
 
-# A cluster without a center can cost a thousandfold: larger errors of the logarithm
-# count as this one.
+# Errors of the logarithm are cut off at this one, because a cluster without a center
+# can cost a thousandfold.
 LARGEST_ERROR = 1.0
 SMALL_ERROR = 0.15
 NEAR = 1.5  # a factor of the detection limit

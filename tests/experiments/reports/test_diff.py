@@ -129,11 +129,11 @@ def test_of_several_cells_the_one_with_most_seeds_counts(stores):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"adjacency": "replace"}, "unlike adjacency .*1 cells, such as fastlloyd published"),
-        ({"metrics_code": "new"}, "unlike metrics_code .*have old in A and new in B"),
+        ({"adjacency": "replace"}, "adjacency differs in 1 cells; fastlloyd published"),
+        ({"metrics_code": "new"}, "metrics_code differs .*has old in A and new in B"),
         (
             {"delta": 1e-5},
-            r"unlike budget in 1 cells, such as .*\(1, 1e-06\) in A and \(1, 1e-05\)",
+            r"budget differs in 1 cells; .*\(1, 1e-06\) in A and \(1, 1e-05\)",
         ),
     ],
 )
