@@ -6,6 +6,7 @@ package index, which ``pip download --no-deps`` gets; unpack them into one folde
 
     python tools/studies/untouched.py tables FOLDER --rows tables.csv
     python tools/studies/untouched.py generated --rows generated.csv
+    python tools/studies/untouched.py worst FOLDER --rows tables.csv
 """
 
 import argparse
@@ -15,10 +16,12 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import yaml
 from families import FAMILIES, Data, cost
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 from sklearn.cluster import KMeans
 
@@ -30,6 +33,7 @@ from pkm.methods import (
     KaplanStemmer,
     LSHSplits,
     PEMeans,
+    PrivateKMeans,
     SynopsisKMeans,
 )
 from pkm.methods.fitting import RepeatableNoiseWarning
@@ -74,31 +78,49 @@ def read_table(folder: Path, table: dict) -> Data:
     return Data(inside, bounds, table["n_clusters"])
 
 
+def scale(data: Data) -> np.ndarray:
+    """Scale each column by its public bounds, because columns differ in their units."""
+    lower, upper = data.bounds
+    centered = data.points - (lower + upper) / 2
+    return centered / (upper - lower) * 2
+
+
+def fit_reference(points: np.ndarray, n_clusters: int) -> KMeans:
+    """Fit the best of ten k-means."""
+    return KMeans(n_clusters, n_init=10, random_state=0).fit(points)
+
+
+def configure(
+    method: str,
+    n_clusters: int,
+    epsilon: float,
+    seed: int,
+) -> PrivateKMeans:
+    """Configure a method for scaled points."""
+    return METHODS[method].set_params(
+        n_clusters=n_clusters,
+        epsilon=epsilon,
+        delta=SETTINGS["delta"],
+        bounds=(-1, 1),
+        random_state=seed,
+    )
+
+
 def measure(
     name: str,
     data: Data,
     methods: list[str],
 ) -> Iterator[dict]:
     """Yield costs of fits, and of the mean, over that of the best of ten k-means."""
-    # Columns have different units: each is scaled by its public bounds.
-    lower, upper = data.bounds
-    centered = data.points - (lower + upper) / 2
-    points = centered / (upper - lower) * 2
-    reference = KMeans(data.n_clusters, n_init=10, random_state=0)
-    reference.fit(points)
+    points = scale(data)
+    reference = fit_reference(points, data.n_clusters)
     best_cost = cost(points, reference.cluster_centers_)
     mean = points.mean(axis=0, keepdims=True)
     mean_ratio = cost(points, mean) / best_cost
     for method, epsilon in itertools.product(methods, SETTINGS["epsilons"]):
         seeds = SETTINGS["seeds" if method == "synopsis" else "other_seeds"]
         for seed in range(seeds):
-            model = METHODS[method].set_params(
-                n_clusters=data.n_clusters,
-                epsilon=epsilon,
-                delta=SETTINGS["delta"],
-                bounds=(-1, 1),
-                random_state=seed,
-            )
+            model = configure(method, data.n_clusters, epsilon, seed)
             centers = model.fit(points).cluster_centers_
             yield {
                 "set": name,
@@ -157,17 +179,67 @@ def summarize(rows: pd.DataFrame) -> None:
     print("above the mean:", list(is_worse[is_worse].index))
 
 
+def draw_worst(rows: pd.DataFrame, folder: Path) -> Figure:
+    """Draw the centers of the synopsis on the three tables where it costs most.
+
+    Of each table the worst setting is taken, and of this the run of median cost. The
+    columns are the two in which the centers of k-means are farthest apart.
+    """
+    synopsis = rows[rows["method"] == "synopsis"]
+    costs = synopsis.groupby(["set", "epsilon"])["ratio"].median()
+    by_cost = costs.sort_values(ascending=False).reset_index()
+    figure, panels = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
+    worst = by_cost.drop_duplicates("set").head(3)
+    for axes, (name, epsilon, ratio) in zip(panels, worst.to_numpy(), strict=True):
+        table = SETTINGS["tables"][name]
+        data = read_table(folder, table)
+        points = scale(data)
+        reference = fit_reference(points, data.n_clusters)
+        runs = synopsis[(synopsis["set"] == name) & (synopsis["epsilon"] == epsilon)]
+        distances = (runs["ratio"] - ratio).abs()
+        seed = int(runs.loc[distances.idxmin(), "seed"])
+        model = configure("synopsis", data.n_clusters, epsilon, seed)
+        centers = model.fit(points).cluster_centers_
+
+        # In the units of the table.
+        lower, upper = data.bounds
+        middle, half_width = (lower + upper) / 2, (upper - lower) / 2
+        columns = np.sort(np.argsort(reference.cluster_centers_.std(axis=0))[-2:])
+        x, y = columns
+        axes.scatter(data.points[:, x], data.points[:, y], s=1, c="0.75")
+        for values, marker, label in (
+            (reference.cluster_centers_, "o", "k-means"),
+            (centers, "x", "synopsis"),
+        ):
+            placed = middle + half_width * values
+            axes.scatter(placed[:, x], placed[:, y], marker=marker, label=label)
+        names = list(table["columns"])
+        axes.set(
+            title=f"{name}, epsilon {epsilon:g}: {ratio:.2f}",
+            xlabel=names[x],
+            ylabel=names[y],
+        )
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper")
+    return figure
+
+
 def main() -> None:
-    """Run what is asked for, write its rows and print tables."""
+    """Run what is asked for, write its rows and print tables, or draw a picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["tables", "generated"])
+    parser.add_argument("what", choices=["tables", "generated", "worst"])
     parser.add_argument("folder", nargs="?", type=Path, help="unpacked archives")
-    parser.add_argument("--rows", required=True, help="write all ratios to this CSV")
+    parser.add_argument("--rows", required=True, help="all ratios, in a CSV file")
+    parser.add_argument("--out", default="untouched-worst.png", help="the picture")
     options = parser.parse_args()
     warnings.simplefilter("ignore", RepeatableNoiseWarning)
+    if options.what != "generated" and options.folder is None:
+        parser.error(f"{options.what} needs FOLDER, with the unpacked archives")
+    if options.what == "worst":
+        figure = draw_worst(pd.read_csv(options.rows), options.folder)
+        figure.savefig(options.out, dpi=110)
+        return
     is_tables = options.what == "tables"
-    if is_tables and options.folder is None:
-        parser.error("tables needs FOLDER, with the unpacked archives")
     rows = measure_tables(options.folder) if is_tables else measure_generated()
     table = pd.DataFrame(rows)
     table.to_csv(options.rows, index=False)
