@@ -42,7 +42,7 @@ def test_insufficient_data_is_marked():
     mask = (rows["method"] == "kaplan_stemmer") & (rows["dataset"] == "a")
     rows.loc[mask, "charges"] = make_nested("charges", [[charge]] * mask.sum())
     result = reports.draw("comparison", "comparison_ratios", rows)
-    column = result.formatted.set_index("dataset")["Kaplan-Stemmer"]
+    column = result.formatted.set_index("dataset")["Kaplan-Stemmer †"]
     expected = {"a": True, "b": False, "c": False, "wide": False}
     assert column.str.endswith(INSUFFICIENT).to_dict() == expected
     marked = [text for text in charts.panels_of(result)[0].texts if INSUFFICIENT in text]
