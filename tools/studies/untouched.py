@@ -188,14 +188,21 @@ def draw_worst(rows: pd.DataFrame, folder: Path) -> Figure:
     synopsis = rows[rows["method"] == "synopsis"]
     costs = synopsis.groupby(["set", "epsilon"])["ratio"].median()
     by_cost = costs.sort_values(ascending=False).reset_index()
-    figure, panels = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
     worst = by_cost.drop_duplicates("set").head(3)
-    for axes, (name, epsilon, ratio) in zip(panels, worst.to_numpy(), strict=True):
+    figure, panels = plt.subplots(
+        1,
+        3,
+        figsize=(10, 3.4),
+        layout="constrained",
+    )
+    for axes, setting in zip(panels, worst.to_numpy(), strict=True):
+        name, epsilon, ratio = setting
         table = SETTINGS["tables"][name]
         data = read_table(folder, table)
         points = scale(data)
         reference = fit_reference(points, data.n_clusters)
-        runs = synopsis[(synopsis["set"] == name) & (synopsis["epsilon"] == epsilon)]
+        of_table = synopsis[synopsis["set"] == name]
+        runs = of_table[of_table["epsilon"] == epsilon]
         distances = (runs["ratio"] - ratio).abs()
         seed = int(runs.loc[distances.idxmin(), "seed"])
         model = configure("synopsis", data.n_clusters, epsilon, seed)
@@ -203,16 +210,22 @@ def draw_worst(rows: pd.DataFrame, folder: Path) -> Figure:
 
         # In the units of the table.
         lower, upper = data.bounds
-        middle, half_width = (lower + upper) / 2, (upper - lower) / 2
-        columns = np.sort(np.argsort(reference.cluster_centers_.std(axis=0))[-2:])
-        x, y = columns
+        middle = (lower + upper) / 2
+        half_width = (upper - lower) / 2
+        spread = reference.cluster_centers_.std(axis=0)
+        x, y = np.sort(np.argsort(spread)[-2:])
         axes.scatter(data.points[:, x], data.points[:, y], s=1, c="0.75")
-        for values, marker, label in (
-            (reference.cluster_centers_, "o", "k-means"),
-            (centers, "x", "synopsis"),
+        for label, marker, values in (
+            ("k-means", "o", reference.cluster_centers_),
+            ("synopsis", "x", centers),
         ):
             placed = middle + half_width * values
-            axes.scatter(placed[:, x], placed[:, y], marker=marker, label=label)
+            axes.scatter(
+                placed[:, x],
+                placed[:, y],
+                marker=marker,
+                label=label,
+            )
         names = list(table["columns"])
         axes.set(
             title=f"{name}, epsilon {epsilon:g}: {ratio:.2f}",
