@@ -233,7 +233,11 @@ def draw_worst(rows: pd.DataFrame, folder: Path) -> Figure:
             ylabel=names[y],
         )
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper")
+    figure.legend(
+        handles,
+        labels,
+        loc="outside right upper",
+    )
     return figure
 
 
