@@ -325,7 +325,10 @@ def statistics(
     """Summarize every cell of a matrix over its seeds: columns `STATISTICS`."""
     summary = column_statistics(matrix.values)
     mean = summary["mean"]
-    if spec.interval == "bootstrap95" and matrix.seeds.size:
+    is_median = spec.value == "median"
+    # All intervals are of means.
+    interval = "none" if is_median else spec.interval
+    if interval == "bootstrap95" and matrix.seeds.size:
         low, high = percentile_interval(resampled_means(matrix))
         # With one or two seeds an interval may miss its own value.
         low = np.fmin(low, mean)
@@ -338,11 +341,11 @@ def statistics(
             "se3": 3 * errors,
             "deviation": summary["deviation"],
         }
-        half_width = half_widths.get(spec.interval, np.nan)
+        half_width = half_widths.get(interval, np.nan)
         low = mean - half_width
         high = mean + half_width
     table = summary.assign(
-        value=summary["median"] if spec.value == "median" else mean,
+        value=summary["median"] if is_median else mean,
         low=low,
         high=high,
         half_width=half_width,
