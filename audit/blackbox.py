@@ -411,7 +411,7 @@ def compute_bound(
     n : int
         Runs on each.
     delta : float
-    confidence : float, default=0.95
+    confidence : float, default=0.975
         Over both directions together.
 
     Returns
@@ -422,7 +422,7 @@ def compute_bound(
     Examples
     --------
     >>> compute_bound(500, 0, 1000, 0.0).round(2).item()
-    4.66
+    4.51
     >>> compute_bound(500, 480, 1000, 0.0).item()
     0.0
     """
