@@ -35,7 +35,7 @@ LETTERS_PER_CLASS = 720
 CONSTANT_SOILS = ("Soil_Type7", "Soil_Type15")
 POSTURES_MARKERS = 5
 CHECKIN_COLUMNS = ("user", "time", "latitude", "longitude", "place")
-POSITION = ("latitude", "longitude")
+POSITION = ["latitude", "longitude"]
 
 
 def _read_numbers(content: bytes, separator: str | None = None) -> np.ndarray:
@@ -256,13 +256,13 @@ def checkins(data: bytes) -> Unlabeled:
         ["user", "time"], ascending=[True, False], kind="stable"
     )
     last = newest_first.drop_duplicates("user")
-    return last[list(POSITION)].to_numpy(), None
+    return last[POSITION].to_numpy(), None
 
 
 def visits(data: bytes) -> Grouped:
     """Read latitude and longitude of all check-ins; the person is the user."""
     rows = _read_checkins(data)
-    return rows[list(POSITION)].to_numpy(), None, None, rows["user"].to_numpy()
+    return rows[POSITION].to_numpy(), None, None, rows["user"].to_numpy()
 
 
 def _read_checkins(data: bytes) -> Any:
@@ -303,8 +303,8 @@ def locate_nodes(data: bytes) -> bytes:
     """
     import pandas as pd
 
-    nodes = pd.read_csv(BytesIO(data), usecols=list(POSITION), dtype=str).dropna()
-    return nodes[list(POSITION)].to_csv(index=False).encode()
+    nodes = pd.read_csv(BytesIO(data), usecols=POSITION, dtype=str).dropna()
+    return nodes[POSITION].to_csv(index=False).encode()
 
 
 def unpack(data: bytes) -> bytes:

@@ -89,7 +89,8 @@ def read_with_dependencies(function: Callable) -> str:
     """Return the code of a function and of all of the project's that it depends on.
 
     Dependencies are what the code's module has under the names that the code loads:
-    functions, classes, numbers, texts, bytes and tuples, and the dependencies of these.
+    functions, classes, numbers, texts, bytes, tuples and lists, and the dependencies of
+    these.
     Attributes are not followed: a function of another module counts only if it is
     imported by its name.
 
@@ -110,7 +111,7 @@ def read_with_dependencies(function: Callable) -> str:
         for name in sorted(find_names(code) & namespace.keys()):
             # The function behind a cache.
             value = inspect.unwrap(namespace[name])
-            if isinstance(value, int | float | str | bytes | tuple):
+            if isinstance(value, int | float | str | bytes | tuple | list):
                 texts[f"{name}={value!r}"] = None
             is_code = inspect.isfunction(value) or inspect.isclass(value)
             if is_code and value.__module__.startswith("pkm."):

@@ -27,6 +27,10 @@ def test_code_behind_is_followed_across_modules():
     assert "def plant_centers(" in read_with_dependencies(samplers.draw_half)
 
 
+def test_constants_in_a_list_are_code():
+    assert "POSITION=['latitude', 'longitude']" in read_with_dependencies(parsers.checkins)
+
+
 @pytest.mark.parametrize(
     ("module", "name"),
     [

@@ -69,7 +69,7 @@ class Claim:
         What the paper leaves open, and how it is interpreted here.
     about : {"paper", "code"}
         What it is about: the paper, or this project's methods, formulas and ledger.
-        Verdicts are counted apart by it.
+        Verdicts are counted separately by it.
     """
 
     id: str

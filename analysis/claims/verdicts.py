@@ -134,7 +134,7 @@ def _evaluate_one(
 ) -> Finding:
     """Evaluate one check without its variants."""
     if check["type"] == "all_of":
-        shared = {"n_parts": len(check["parts"])}
+        shared = {"n_parts": check.get("n_parts", 1) * len(check["parts"])}
         findings = [
             evaluate_check(study, part | shared, context) for part in check["parts"]
         ]

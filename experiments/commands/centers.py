@@ -28,14 +28,15 @@ def run(names: Sequence[str], options: Mapping[str, str]) -> None:
         counts = cells["seed"].nunique().reset_index(name="seeds")
         print(counts.to_string(index=False))
         return
-    keys = {}
+    keys = []
     rule = "the key of one stored cell, or its beginning (pkm centers lists them)"
     for name in names:
         matches = [key for key in stored if key.startswith(name)]
         require(len(matches) == 1, "cell", name, rule)
-        keys[matches[0]] = name
+        keys += matches
     output = Path(options.get("output", "centers.csv"))
-    print(f"{write_centers(store, list(keys), output)} centers in {output}")
+    n_centers = write_centers(store, list(dict.fromkeys(keys)), output)
+    print(f"{n_centers} centers in {output}")
 
 
 main = make_main("centers", __doc__, "CELL", ("results", "output"), run)

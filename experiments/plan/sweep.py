@@ -219,8 +219,8 @@ def read_sweep(spec: Mapping) -> Sweep:
         require_choices("preprocessing", [sweep.preprocessing], PREPROCESSING)
     for epsilon in sweep.epsilons:
         EPSILON.require("epsilon", epsilon)
-    # Of a data set's size, larger ones are checked with its cells.
-    DELTA.require("delta", compute_delta(sweep.delta, 10**9))
+    # A delta that depends on n is checked again with the cells of each data set.
+    DELTA.require("delta", compute_delta(sweep.delta, 10_000))
     SEEDS.require("seeds", settings["seeds"])
     for method in sweep.methods:
         holds = not method.private or None not in sweep.epsilons

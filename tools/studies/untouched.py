@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from sklearn.cluster import KMeans
 
+from pkm.compute import middle_and_half_width
 from pkm.methods import (
     DPM,
     Balcan,
@@ -80,9 +81,8 @@ def read_table(folder: Path, table: dict) -> Data:
 
 def scale(data: Data) -> np.ndarray:
     """Scale each column by its public bounds, because columns differ in their units."""
-    lower, upper = data.bounds
-    centered = data.points - (lower + upper) / 2
-    return centered / (upper - lower) * 2
+    middle, half_width = middle_and_half_width(*data.bounds)
+    return (data.points - middle) / half_width
 
 
 def fit_reference(points: np.ndarray, n_clusters: int) -> KMeans:
@@ -209,9 +209,7 @@ def draw_worst(rows: pd.DataFrame, folder: Path) -> Figure:
         centers = model.fit(points).cluster_centers_
 
         # In the units of the table.
-        lower, upper = data.bounds
-        middle = (lower + upper) / 2
-        half_width = (upper - lower) / 2
+        middle, half_width = middle_and_half_width(*data.bounds)
         spread = reference.cluster_centers_.std(axis=0)
         x, y = np.sort(np.argsort(spread)[-2:])
         axes.scatter(data.points[:, x], data.points[:, y], s=1, c="0.75")

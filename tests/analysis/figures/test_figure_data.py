@@ -33,6 +33,17 @@ def test_table_has_means_and_intervals():
     assert line["half_width"] == pytest.approx(3 * nicv.std() / np.sqrt(12) * 5000)
 
 
+def test_a_median_has_no_interval_of_the_mean():
+    spec = spec_of(methods="fastlloyd_published", value="median")
+    table = make_figure_data(study_of("fastlloyd"), spec).table
+    line = table.query("dataset == 's1' and x == 0.5").iloc[0]
+    rows = small_rows().query(
+        "sweep == 'real' and method == 'fastlloyd_published' and dataset == 's1' and epsilon == 0.5"
+    )
+    assert line["value"] == pytest.approx(rows["nicv"].median())
+    assert line[["low", "high", "half_width"]].isna().all()
+
+
 def test_ratio_to_the_optimum_is_paired_over_seeds():
     spec = spec_of(
         methods="fastlloyd_published",
