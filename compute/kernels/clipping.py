@@ -9,6 +9,7 @@ from numba import njit
 from pkm.compute.kernels.nearest import labels, labels_by_present, sums_and_counts
 from pkm.compute.storage.blocks import Arrays
 from pkm.compute.storage.points import (
+    FASTMATH,
     SCALE,
     Points,
     count_labels,
@@ -60,7 +61,7 @@ def clip_to_ball(points: Points, radius: float, in_place: bool) -> Points:
     return replace(points, rows=rows, squared_norms=squared_norms, remainders=None)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def clipped_sums(
     rows: np.ndarray,
     weights: np.ndarray,
@@ -91,16 +92,19 @@ def clipped_sums(
     ndarray of shape (b, d), int64
         No point adds more than its weight times the radius in length.
     """
-    d = rows.shape[1]
+    n, d = rows.shape
     sums = np.zeros(origins.shape, np.int64)
     squared_radius = radius * radius
-    for i in range(rows.shape[0]):
+    diffs = np.empty(d)
+    for i in range(n):
         label = labels[i]
         if label < 0:
             continue
+        # Differences and their squares are integers: their sum is exact in any order.
         sq_dist = 0.0
         for h in range(d):
-            diff = np.float64(rows[i, h]) - origins[label, h]
+            diff = np.float64(rows[i, h]) - np.float64(origins[label, h])
+            diffs[h] = diff
             sq_dist += diff * diff
         # Differences of whole records inside the radius are integers: the product is
         # exact.
@@ -110,12 +114,17 @@ def clipped_sums(
             factor = copies / SCALE
             copies = 1
         if sq_dist > squared_radius:
-            factor *= radius / math.sqrt(sq_dist) * SHRINKAGE
+            factor *= _shrink(sq_dist, radius)
         for h in range(d):
             # Truncation toward zero: the sum changes by no more than the radius.
-            diff = np.float64(rows[i, h]) - origins[label, h]
-            sums[label, h] += np.int64(diff * factor) * copies
+            sums[label, h] += np.int64(diffs[h] * factor) * copies
     return sums
+
+
+@njit(cache=True, nogil=True)
+def _shrink(sq_dist: float, radius: float) -> float:
+    """Factor that clips a vector; its operations are rounded in this order."""
+    return radius / math.sqrt(sq_dist) * SHRINKAGE
 
 
 def nearest_clipped_sums(

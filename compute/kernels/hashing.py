@@ -8,6 +8,7 @@ Datar, Immorlica, Indyk, Mirrokni 2004.
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -21,13 +22,16 @@ from pkm.compute.storage.points import (
     EXACT_BITS,
     FASTMATH,
     SCALE,
-    TILE,
     Points,
     make_slices,
     read_weights,
 )
 
 MAX_CODES = 1 << 62  # largest number of buckets that a hash may have
+NO_MASK = np.empty(0, np.bool_)  # what kernels read as: all rows
+#: Odd, nearest to 2**64 over the golden ratio: spreads consecutive codes over a table
+#: (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,30 +111,46 @@ class Hash:
         Codes (m,) are of all points, or of those that a mask (n,) marks, in the
         shortest unsigned type that holds the number of every cell.
         """
-        # Offsets move the lowest cell of each projection to 0, so that codes are not
-        # negative and mixed-radix digits are below ``sizes``.
-        lowest_cells = np.array([lowest for lowest, _ in self._cell_ranges()], np.int64)
-        offsets = self.shifts - lowest_cells * self.width
-        sizes = np.array(self.sizes, np.int64)
         n = points.shape[0]
         n_marked = n if mask is None else np.count_nonzero(mask)
         codes = np.empty(n_marked, np.min_scalar_type(math.prod(self.sizes) - 1))
-        # Blocks bound the copies that masks and conversions make.
+        cells = self._cells()
+        # Blocks bound the copies that conversions make.
         end = 0
         for block in make_slices(n):
-            rows = points.rows[block]
-            if mask is not None:
-                rows = rows[mask[block]]
+            marked = NO_MASK if mask is None else mask[block]
+            computed = _compute_codes(points.rows[block], marked, cells)
             begin = end
-            end += len(rows)
-            codes[begin:end] = _compute_codes(
-                rows,
-                self.directions.astype(np.float64),
-                offsets,
-                self.width,
-                sizes,
-            )
+            end += len(computed)
+            codes[begin:end] = computed
         return codes
+
+    def find_buckets(
+        self,
+        points: Points,
+        mask: np.ndarray | None,
+        released: np.ndarray,
+    ) -> np.ndarray:
+        """Position (n,), int32, of each point's code among released ones, or -1.
+
+        Released codes (b,), int64, are distinct. Points that a mask (n,) does not mark
+        have -1.
+        """
+        marked = NO_MASK if mask is None else mask
+        return _find_buckets(points.rows, marked, self._cells(), released)
+
+    def _cells(self) -> "Cells":
+        """Lay out the hash for the kernels."""
+        # Offsets move the lowest cell of each projection to 0, so that codes are not
+        # negative and mixed-radix digits are below ``sizes``.
+        lowest_cells = np.array([lowest for lowest, _ in self._cell_ranges()], np.int64)
+        return Cells(
+            self.directions.astype(np.float64),
+            self.shifts - lowest_cells * self.width,
+            self.width,
+            1 / self.width,
+            np.array(self.sizes, np.int64),
+        )
 
     def cell_centers(self, codes: np.ndarray) -> np.ndarray:
         """Center of each cell in the directions' span: shape (b, d), float64.
@@ -151,30 +171,120 @@ class Hash:
         return centers
 
 
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _compute_codes(
+class Cells(NamedTuple):
+    """A hash as kernels read it.
+
+    Attributes
+    ----------
+    directions : ndarray of shape (m, d), float64
+    offsets : ndarray of shape (m,), int64
+        Added to products, in steps of 2**-32 half-widths.
+    width : int
+        In the same steps.
+    sizes : ndarray of shape (m,), int64
+        Number of cells along each projection.
+    """
+
+    directions: np.ndarray
+    offsets: np.ndarray
+    width: int
+    inverse_width: float
+    sizes: np.ndarray
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH, inline="always")
+def _compute_code(
     rows: np.ndarray,
+    i: int,
     directions: np.ndarray,
     offsets: np.ndarray,
     width: int,
+    inverse_width: float,
     sizes: np.ndarray,
-) -> np.ndarray:
-    # IN: rows and the public hash. OUT: codes, one per row.
+) -> int:
+    """Code of the cell of row i."""
+    code = 0
+    for m in range(directions.shape[0]):
+        # An integer below 2**53, in steps of 2**-32 half-widths.
+        product = 0.0
+        for h in range(rows.shape[1]):
+            product += np.float64(rows[i, h]) * directions[m, h]
+        position = np.int64(product) + offsets[m]
+        # Floor division: the rounded quotient is wrong by one at most.
+        cell = np.int64(np.float64(position) * inverse_width)
+        rest = position - cell * width
+        cell += np.int64(rest >= width) - np.int64(rest < 0)
+        # The cell along each projection is a digit of the code.
+        code = code * sizes[m] + cell
+    return code
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def _compute_codes(rows: np.ndarray, mask: np.ndarray, cells: Cells) -> np.ndarray:
+    """Codes (m,), int64, of the rows in a mask, or of all if it is empty."""
+    directions, offsets, width, inverse_width, sizes = cells
     codes = np.empty(len(rows), np.int64)
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        code = 0
-        for m in range(directions.shape[0]):
-            direction = directions[m]
-            # An integer below 2**53, in steps of 2**-32 half-widths.
-            product = 0.0
-            for h in range(len(row)):
-                product += np.float64(row[h]) * direction[h]
-            # The cell along each projection is a digit of the code.
-            cell = (np.int64(product) + offsets[m]) // width
-            code = code * sizes[m] + cell
-        codes[i] = code
-    return codes
+    n_marked = 0
+    for i in range(len(rows)):
+        if len(mask) and not mask[i]:
+            continue
+        codes[n_marked] = _compute_code(
+            rows,
+            i,
+            directions,
+            offsets,
+            width,
+            inverse_width,
+            sizes,
+        )
+        n_marked += 1
+    return codes[:n_marked]
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def _find_buckets(
+    rows: np.ndarray,  # IN
+    mask: np.ndarray,  # IN, or empty: all rows
+    cells: Cells,
+    released: np.ndarray,  # IN
+) -> np.ndarray:
+    """Position (n,), int32, of each row's code among the released ones, or -1."""
+    # A hash table of at least twice as many slots, with linear probing.
+    bits = 1
+    while 1 << bits < 2 * len(released):
+        bits += 1
+    slot_codes = np.full(1 << bits, -1, np.int64)
+    slot_positions = np.full(1 << bits, -1, np.int32)
+    for j in range(len(released)):
+        slot = _find_slot(slot_codes, released[j], bits)
+        slot_codes[slot] = released[j]
+        slot_positions[slot] = j
+
+    directions, offsets, width, inverse_width, sizes = cells
+    positions = np.full(len(rows), -1, np.int32)
+    for i in range(len(rows)):
+        if len(mask) and not mask[i]:
+            continue
+        code = _compute_code(
+            rows,
+            i,
+            directions,
+            offsets,
+            width,
+            inverse_width,
+            sizes,
+        )
+        positions[i] = slot_positions[_find_slot(slot_codes, code, bits)]
+    return positions
+
+
+@njit(cache=True, nogil=True)
+def _find_slot(slot_codes: np.ndarray, code: int, bits: int) -> int:
+    """Slot of a code in a table of 2**bits slots, or the empty one where it belongs."""
+    slot = np.int64((np.uint64(code) * HASH_FACTOR) >> np.uint64(64 - bits))
+    while slot_codes[slot] >= 0 and slot_codes[slot] != code:
+        slot = (slot + 1) & (len(slot_codes) - 1)
+    return slot
 
 
 def euclidean_hash(
@@ -243,11 +353,12 @@ def bucket_counts(
     Of ``remaining`` only the points in its mask are counted, not its tied rows. Counts
     of rows with weights are in 2**-16 records.
     """
-    codes = _bucket_codes(points, hashing, remaining)
+    mask = None if remaining is None else remaining.mask(points)
+    codes = hashing.codes(points, mask)
     if points.weights is None:
         return np.unique(codes, return_counts=True)
-    marked = slice(None) if remaining is None else remaining.mask(points)
-    weights = points.weights[marked].astype(np.int64)
+    weights = points.weights if mask is None else points.weights[mask]
+    weights = weights.astype(np.int64)
     # A row of weight 0 counts as none: it must not make its bucket occupied.
     return sum_by_key(codes[weights > 0], weights[weights > 0])
 
@@ -271,47 +382,8 @@ def bucket_sums(
     Of ``remaining`` only the points in its mask are added, not its tied rows. Sums of
     rows with weights are in 2**-16 grid steps.
     """
-    # Position of each point's bucket among the released ones; the mask's points only.
-    positions = _find_positions(_bucket_codes(points, hashing, remaining), released)
-    if remaining is None:
-        buckets = positions
-    else:
-        buckets = np.full(points.shape[0], -1, np.int32)
-        buckets[remaining.mask(points)] = positions
+    mask = None if remaining is None else remaining.mask(points)
+    buckets = hashing.find_buckets(points, mask, released)
     weights = read_weights(points)
     sums = clipped_sums(points.rows, weights, buckets, origins, float(radius), True)
     return (sums,)
-
-
-def _bucket_codes(
-    points: Points,
-    hashing: Hash,
-    remaining: Farthest | None,
-) -> np.ndarray:
-    """Codes of the points in a mask, or of all."""
-    mask = None if remaining is None else remaining.mask(points)
-    return hashing.codes(points, mask)
-
-
-@njit(cache=True, nogil=True)
-def _find_positions(codes: np.ndarray, released: np.ndarray) -> np.ndarray:
-    """Position (n,), int32, of each bucket among the released ones, or -1."""
-    if not len(released):
-        return np.full(len(codes), -1, np.int32)
-    positions = np.zeros(len(codes), np.int32)
-    # A binary search of several codes at a time: the compiler vectorizes each step.
-    for start in range(0, len(codes), TILE):
-        tile = codes[start : start + TILE]
-        places = positions[start : start + TILE]
-        size = len(released)
-        while size > 1:
-            half = np.int32(size // 2)
-            for i in range(len(tile)):
-                # Unsigned: indices that are negative would need a test.
-                middle = np.uint32(places[i] + half)
-                places[i] += half if released[middle] <= np.int64(tile[i]) else 0
-            size -= half
-        for i in range(len(tile)):
-            is_released = released[np.uint32(places[i])] == np.int64(tile[i])
-            places[i] = places[i] if is_released else -1
-    return positions

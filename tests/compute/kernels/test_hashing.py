@@ -13,8 +13,8 @@ from hashed import (
 )
 from scipy import integrate, stats
 
-from pkm.compute import DIRECTION_SCALE, Points
-from pkm.compute.kernels.hashing import Hash, _find_positions, euclidean_hash, orthonormal
+from pkm.compute import DIRECTION_SCALE, SCALE, Points
+from pkm.compute.kernels.hashing import Hash, euclidean_hash, orthonormal
 from pkm.privacy import (
     snap,
 )
@@ -104,17 +104,32 @@ def test_bad_hashes_are_refused():
         Hash(np.array([[DIRECTION_SCALE + 1]]), np.array([0]), 5)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64])
+@pytest.mark.parametrize("width", [8, 2**20, 2**31, 2**33])
 @pytest.mark.parametrize("n_released", [0, 1, 2, 3, 8, 100])
-def test_buckets_are_found_among_the_released_ones(dtype, n_released):
-    """Codes up to 2**62, which float64 does not tell apart."""
+def test_buckets_are_found_among_the_released_ones(width, n_released):
+    """Codes up to 2**60, which float64 does not tell apart; some are of no point."""
     rng = np.random.default_rng(n_released)
-    largest = min(int(np.iinfo(dtype).max), 2**62)
-    values = largest - rng.permutation(min(largest, 300))
-    released = np.sort(values[:n_released])
-    codes = rng.choice(values, 1000).astype(dtype)
-    expected = [
-        released.tolist().index(code) if code in released.tolist() else -1
-        for code in codes.tolist()
-    ]
-    assert _find_positions(codes, released).tolist() == expected
+    points = Points.from_grid(grid_points(400, 2, 5))
+    hashing = Hash(np.eye(2, dtype=np.int64) * DIRECTION_SCALE, np.zeros(2, np.int64), width)
+    codes = hashing.codes(points).astype(np.int64)
+    others = np.concatenate([codes[:200], codes[:200] + 1, codes[:200] ^ (1 << 20)])
+    others = others[others >= 0]
+    released = np.sort(rng.permutation(np.unique(others))[:n_released])
+    positions = {code: j for j, code in enumerate(released.tolist())}
+    expected = np.array([positions.get(code, -1) for code in codes.tolist()])
+    mask = rng.random(400) < 0.5
+    assert (hashing.find_buckets(points, None, released) == expected).all()
+    masked = np.where(mask, expected, -1)
+    assert (hashing.find_buckets(points, mask, released) == masked).all()
+    assert (hashing.codes(points, mask) == codes[mask]).all()
+
+
+@pytest.mark.parametrize("width", [1, 3, 2**16 + 1, 10**9 + 7])
+def test_cells_divide_exactly_at_their_ends(width):
+    """Products at multiples of the width, and one step beside them."""
+    columns = np.arange(-SCALE, SCALE + 1, 97)[:, None]
+    points = Points.from_grid(columns)
+    hashing = Hash(np.array([[1]]), np.array([0]), width)
+    lowest = -SCALE // width
+    expected = columns[:, 0] // width - lowest
+    assert (hashing.codes(points) == expected).all()
