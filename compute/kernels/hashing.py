@@ -279,7 +279,7 @@ def _find_buckets(
 
 
 @njit(cache=True, nogil=True)
-def _find_slot(slot_codes: np.ndarray, code: int, bits: int) -> int:
+def _find_slot(slot_codes: np.ndarray, code: int, bits: int) -> np.int64:
     """Slot of a code in a table of 2**bits slots, or the empty one where it belongs."""
     slot = np.int64((np.uint64(code) * HASH_FACTOR) >> np.uint64(64 - bits))
     while slot_codes[slot] >= 0 and slot_codes[slot] != code:
