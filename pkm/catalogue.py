@@ -105,8 +105,18 @@ class Catalogue:
         Raises
         ------
         ValueError
-            If there is no such choice, or its file is no YAML mapping.
+            If there is no such choice, its file is no YAML mapping, or ``defaults``
+            lead back to it.
         """
+        return self._read(group, name, ())
+
+    def _read(self, group: str, name: str, above: tuple[str, ...]) -> dict[str, Any]:
+        """Read a choice; ``above`` names the files whose defaults led here."""
+        if name in above:
+            raise CatalogueError(
+                f"{group}={name}: its defaults lead back to itself; remove "
+                f"{above[-1]}'s defaults entry {name!r}"
+            )
         if group == "paper":
             return read_mapping(self.folder(name) / SWEEPS)
         if group == "method" and ":" in name:
@@ -116,19 +126,21 @@ class Catalogue:
         for root in self.search_path:
             path = root / group / f"{name}.yaml"
             if path.is_file():
-                return self._merge_defaults(group, read_mapping(path))
+                return self._merge_defaults(group, read_mapping(path), (*above, name))
         if group == "method" and name in declared_methods():
             target = declared_methods()[name].value.replace(":", ".")
             return {"name": name, "_target_": target}
         known = suggestion(name, self.choices(group))
         raise CatalogueError(f"{group}={name!r} is unknown{known}")
 
-    def _merge_defaults(self, group: str, entry: Mapping) -> dict[str, Any]:
+    def _merge_defaults(
+        self, group: str, entry: Mapping, above: tuple[str, ...]
+    ) -> dict[str, Any]:
         """Merge an entry over the entries that its ``defaults`` name."""
         bases = [base for base in entry.get("defaults", ()) if base != "_self_"]
         merged: dict[str, Any] = {}
         for base in bases:
-            merged |= self.read(group, base)
+            merged |= self._read(group, base, above)
         return merged | {
             key: value for key, value in entry.items() if key != "defaults"
         }

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from pkm.catalogue import CONF
+from pkm.catalogue import CONF, Catalogue, CatalogueError
 from pkm.experiments.cell.cell import STYLE
 from pkm.experiments.config.groups import choices, read_choice
 from pkm.experiments.config.method_parameters import get_defaults
@@ -29,3 +29,14 @@ def test_method_files_hold_changes_alone(name):
         differs = inherited[key] != given[key] or type(inherited[key]) is not type(given[key])
         assert differs, f"{key} of {name} is what it would be without"
     assert ("_target_" in given) == (base is None)
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_defaults_that_lead_back_are_refused(tmp_path, first):
+    folder = tmp_path / "method"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(f"defaults: [{first}, _self_]\nname: a\n")
+    (folder / "b.yaml").write_text("defaults: [a, _self_]\nname: b\n")
+    catalogue = Catalogue((tmp_path,))
+    with pytest.raises(CatalogueError, match=r"method=a: its defaults lead back to itself"):
+        catalogue.read("method", "a")
