@@ -7,14 +7,18 @@ package index, which ``pip download --no-deps`` gets; unpack them into one folde
     python tools/studies/untouched.py tables FOLDER --rows tables.csv
     python tools/studies/untouched.py generated --rows generated.csv
     python tools/studies/untouched.py worst FOLDER --rows tables.csv
+    python tools/studies/untouched.py exact FOLDER --rows exact.csv
 """
 
 import argparse
 import hashlib
 import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,6 +42,7 @@ from pkm.methods import (
     SynopsisKMeans,
 )
 from pkm.methods.fitting import RepeatableNoiseWarning
+from pkm.privacy import NoiseStreams, StabilityHistogram
 
 SETTINGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 METHODS = {
@@ -52,7 +57,21 @@ METHODS = {
     "DPM, merged": DPM(merge=True),
     "Balcan": Balcan(),
 }
+#: Labels of the queries of the synopsis, by its parts.
+PARTS = {
+    "nothing": set(),
+    "the zoom": {"shell_counts", "side_counts", "clipped_sum"},
+    "grids or buckets": {
+        "grid_counts",
+        "bucket_counts",
+        "bucket_sums",
+        "nearest_counts",
+    },
+    "Lloyd steps": {"nearest_shells", "nearest_sums_and_counts", "sums_and_counts"},
+}
+PARTS["all of them"] = set().union(*PARTS.values())
 COMPARED_ON_GENERATED = ["Kaplan-Stemmer with a zoom", "PE-means with a zoom"]
+EXACT_SEEDS = 10  # per setting with exact parts
 
 
 def read_table(folder: Path, table: dict) -> Data:
@@ -109,7 +128,8 @@ def configure(
 def measure(
     name: str,
     data: Data,
-    methods: list[str],
+    methods: Iterable[str],
+    synopsis_seeds: int = SETTINGS["seeds"],
 ) -> Iterator[dict]:
     """Yield costs of fits, and of the mean, over that of the best of ten k-means."""
     points = scale(data)
@@ -118,7 +138,8 @@ def measure(
     mean = points.mean(axis=0, keepdims=True)
     mean_ratio = cost(points, mean) / best_cost
     for method, epsilon in itertools.product(methods, SETTINGS["epsilons"]):
-        seeds = SETTINGS["seeds" if method == "synopsis" else "other_seeds"]
+        is_synopsis = method == "synopsis"
+        seeds = synopsis_seeds if is_synopsis else SETTINGS["other_seeds"]
         for seed in range(seeds):
             model = configure(method, data.n_clusters, epsilon, seed)
             centers = model.fit(points).cluster_centers_
@@ -135,11 +156,38 @@ def measure(
             }
 
 
+def measure_exact(folder: Path) -> Iterator[dict]:
+    """Measure the synopsis with one part of its releases exact, at the same charges."""
+    release = NoiseStreams.release
+    for part, labels in PARTS.items():
+
+        def release_part(
+            streams: NoiseStreams,
+            mechanism: Any,
+            values: Any,
+            key: tuple,
+            sensitivity: Any = None,
+            labels: set[str] = labels,
+        ) -> Any:
+            if key[0] in labels:
+                is_histogram = isinstance(mechanism, StabilityHistogram)
+                name = "stddev" if is_histogram else "scale"
+                scale = getattr(mechanism, name) / 1e6
+                mechanism = replace(mechanism, **{name: scale})
+            return release(streams, mechanism, values, key, sensitivity)
+
+        with patch.object(NoiseStreams, "release", release_part):
+            for name, table in SETTINGS["tables"].items():
+                data = read_table(folder, table)
+                for row in measure(name, data, ["synopsis"], EXACT_SEEDS):
+                    yield row | {"exact": part}
+
+
 def measure_tables(folder: Path) -> Iterator[dict]:
     """Measure all methods on all tables."""
     for name, table in SETTINGS["tables"].items():
         data = read_table(folder, table)
-        yield from measure(name, data, list(METHODS))
+        yield from measure(name, data, METHODS)
 
 
 def measure_generated() -> Iterator[dict]:
@@ -242,23 +290,34 @@ def draw_worst(rows: pd.DataFrame, folder: Path) -> Figure:
 def main() -> None:
     """Run what is asked for, write its rows and print tables, or draw a picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["tables", "generated", "worst"])
+    parser.add_argument("what", choices=["tables", "generated", "exact", "worst"])
     parser.add_argument("folder", nargs="?", type=Path, help="unpacked archives")
     parser.add_argument("--rows", required=True, help="all ratios, in a CSV file")
     parser.add_argument("--out", default="untouched-worst.png", help="the picture")
     options = parser.parse_args()
     warnings.simplefilter("ignore", RepeatableNoiseWarning)
-    if options.what != "generated" and options.folder is None:
+    folder = options.folder
+    if options.what != "generated" and folder is None:
         parser.error(f"{options.what} needs FOLDER, with the unpacked archives")
     if options.what == "worst":
-        figure = draw_worst(pd.read_csv(options.rows), options.folder)
+        figure = draw_worst(pd.read_csv(options.rows), folder)
         figure.savefig(options.out, dpi=110)
         return
-    is_tables = options.what == "tables"
-    rows = measure_tables(options.folder) if is_tables else measure_generated()
+    if options.what == "generated":
+        rows = measure_generated()
+    elif options.what == "exact":
+        rows = measure_exact(folder)
+    else:
+        rows = measure_tables(folder)
     table = pd.DataFrame(rows)
     table.to_csv(options.rows, index=False)
-    summarize(table)
+    if options.what == "exact":
+        cells = table.groupby(["exact", "epsilon", "set"], sort=False)
+        logs = np.log(cells["ratio"].median())
+        means = np.exp(logs.groupby(["exact", "epsilon"], sort=False).mean())
+        print(means.unstack().round(3).to_string())
+    else:
+        summarize(table)
 
 
 if __name__ == "__main__":
