@@ -42,6 +42,7 @@ from pkm.methods import (
     SynopsisKMeans,
 )
 from pkm.methods.fitting import RepeatableNoiseWarning
+from pkm.methods.trees import quadtree
 from pkm.privacy import NoiseStreams, StabilityHistogram
 
 SETTINGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
@@ -157,7 +158,10 @@ def measure(
 
 
 def measure_exact(folder: Path) -> Iterator[dict]:
-    """Measure the synopsis with one part of its releases exact, at the same charges."""
+    """Measure the synopsis with one part of its releases exact, at the same charges.
+
+    A quadtree then keeps small cells, too: it leaves them out because of their noise.
+    """
     release = NoiseStreams.release
     for part, labels in PARTS.items():
 
@@ -176,7 +180,9 @@ def measure_exact(folder: Path) -> Iterator[dict]:
                 mechanism = replace(mechanism, **{name: scale})
             return release(streams, mechanism, values, key, sensitivity)
 
-        with patch.object(NoiseStreams, "release", release_part):
+        least = quadtree.MIN_COUNT * ("grid_counts" not in labels)
+        keeps_small_cells = patch.object(quadtree, "MIN_COUNT", least)
+        with patch.object(NoiseStreams, "release", release_part), keeps_small_cells:
             for name, table in SETTINGS["tables"].items():
                 data = read_table(folder, table)
                 for row in measure(name, data, ["synopsis"], EXACT_SEEDS):
