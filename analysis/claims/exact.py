@@ -1,6 +1,5 @@
 """Exact checks: rules that every row keeps, sizes of data sets, reported numbers."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -9,7 +8,11 @@ import pandas as pd
 from scipy import stats
 
 from pkm.analysis.claims import reported
-from pkm.analysis.claims.expressions import evaluate_columns, with_columns
+from pkm.analysis.claims.expressions import (
+    evaluate_columns,
+    named_columns,
+    with_columns,
+)
 from pkm.analysis.claims.findings import (
     HOLDS,
     LEVEL,
@@ -129,7 +132,7 @@ def printed(
         )
         table = table.reset_index()
     rule = check["rule"]
-    used = _named_columns(table, rule)
+    used = named_columns(table, rule)
     texts = table[used].fillna("N/A").astype(str)
     means = texts.map(lambda text: reported.parse(text).mean)
     table = table.assign(**means).dropna(subset=used)
@@ -279,7 +282,7 @@ def _judge_rows(
     table = _restrict(table, check)
     if not len(table):
         raise MissingRows(_NO_CHARGES)
-    used = _named_columns(table, rule)
+    used = named_columns(table, rule)
     known = table.dropna(subset=used)
     n_unknown = len(table) - len(known)
     unknown = f"{n_unknown} {WITHOUT} {', '.join(used)}" if n_unknown else ""
@@ -292,14 +295,6 @@ def _judge_rows(
     unstored = context.describe_missing_cells(known["method"].unique())
     missing = join_texts(unknown, unstored, missing)
     return agree(evidence, f"Required: {rule}.", check, missing)
-
-
-def _named_columns(
-    table: pd.DataFrame,
-    expression: str,
-) -> list[str]:
-    """List the columns of a table that an expression names."""
-    return [name for name in table if re.search(rf"\b{name}\b", expression)]
 
 
 @check_type("sweep", "expected")

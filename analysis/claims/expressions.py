@@ -98,10 +98,18 @@ def evaluate_columns(
     >>> evaluate_columns(table, "(k < 3) | starts_with(dataset, 's')")
     array([ True,  True])
     """
-    names = re.findall(r"\w+", expression)
-    used = table.filter(dict.fromkeys(names))
-    columns = {name: _read_column(column) for name, column in used.items()}
+    used = named_columns(table, expression)
+    columns = {name: _read_column(table[name]) for name in used}
     return evaluate_expression(expression, columns | others)
+
+
+def named_columns(
+    table: pd.DataFrame,
+    expression: str,
+) -> list[str]:
+    """List the columns of a table that an expression names."""
+    words = re.findall(r"\w+", expression)
+    return [name for name in table if name in words]
 
 
 def _read_column(column: pd.Series) -> np.ndarray:

@@ -34,13 +34,8 @@ def network(latency_ms: float) -> str:
     return _NAMES["networks"].get(latency_ms, f"{latency_ms:g} ms a send")
 
 
-def _federated(cells: pd.DataFrame) -> pd.DataFrame:
-    """Select the cells that ran as a protocol; none where no column says so."""
-    return cells[cells["clients"] > 0] if "clients" in cells else cells.iloc[:0]
-
-
 def costs(study: Study) -> pd.DataFrame:
-    """Compute what an iteration costs in every federated cell.
+    """Compute what an iteration costs in every federated cell, MPI before threads.
 
     Returns
     -------
@@ -48,7 +43,7 @@ def costs(study: Study) -> pd.DataFrame:
         The cells of all sweeps with `network`, `seeds` and, for each of `COSTS`, its
         mean and ``<name>_half_width`` (95 % Student t interval over runs).
     """
-    cells = _federated(study.cells)
+    cells = study.cells.query("clients > 0").sort_values("transport", kind="stable")
     cells = cells.assign(network=cells["latency_ms"].map(network))
     key = ["sweep", "cell"]
     sweeps = list(cells["sweep"].unique())
@@ -103,7 +98,6 @@ def compare_costs(
     # Where a data set was run with both transports, processes come before threads.
     stored = (
         table[matches(table, selector)]
-        .sort_values("transport", kind="stable")
         .drop_duplicates("dataset")
         .set_index("dataset")
         .to_dict("index")

@@ -71,7 +71,7 @@ def shorten(label: str) -> str:
     return label.split(" (")[0]
 
 
-class MethodStyles:
+class MethodStyles(dict[str, MethodStyle]):
     """Styles of the methods of some rows.
 
     Methods whose rows have no label or color, and names without rows, get their name as
@@ -94,31 +94,26 @@ class MethodStyles:
         self,
         cells: pd.DataFrame,
     ) -> None:
-        if "method" not in cells:
-            cells = pd.DataFrame({"method": []})
-        looks = cells.filter(["method", "label", "color", "marker"])
-        looks = looks.drop_duplicates("method").sort_values("method")
-        rows = looks.to_dict("records")
-        self._labels = {row["method"]: row.get("label") for row in rows}
-        self._styles = {
-            row["method"]: MethodStyle(row["label"], row["color"], row["marker"])
-            for row in rows
-            if row.get("label") and row["color"]
-        }
-        for row in rows:
-            self.label(row["method"])
+        looks = cells.reindex(columns=["method", "label", "color", "marker"])
+        looks = looks.drop_duplicates("method").dropna(subset="method")
+        looks = looks.fillna("").sort_values("method").set_index("method")
+        self._labels = looks["label"].to_dict()
+        styled = looks[(looks["label"] != "") & (looks["color"] != "")]
+        for method, *look in styled.itertuples():
+            self[method] = MethodStyle(*look)
+        for method in looks.index:
+            self.label(method)
 
-    def __getitem__(
+    def __missing__(
         self,
         method: str,
     ) -> MethodStyle:
-        if method not in self._styles:
-            used = [[style.color, style.marker] for style in self._styles.values()]
-            unused = [pair for pair in CYCLE if pair not in used]
-            color, marker = (unused or CYCLE)[0]
-            label = self._labels.get(method) or method.replace("_", " ")
-            self._styles[method] = MethodStyle(label, color, marker)
-        return self._styles[method]
+        used = [[style.color, style.marker] for style in self.values()]
+        unused = [pair for pair in CYCLE if pair not in used]
+        color, marker = (unused or CYCLE)[0]
+        label = self._labels.get(method) or method.replace("_", " ")
+        self[method] = MethodStyle(label, color, marker)
+        return self[method]
 
     def label(
         self,

@@ -189,11 +189,8 @@ def iteration_costs(
     """Show costs of iterations, and of their parts, by data set and clients."""
     table = costs(study)
     # Where a cell was run with both transports, processes come before threads.
-    table = (
-        table[matches(table, spec.where)]
-        .sort_values("transport", kind="stable")
-        .drop_duplicates(["dataset", "clients", "latency_ms"])
-    )
+    table = table[matches(table, spec.where)]
+    table = table.drop_duplicates(["dataset", "clients", "latency_ms"])
     by_quantity = [
         table[list(spec.extra_columns)].assign(
             quantity=name, value=table[name], half_width=table[f"{name}_half_width"]

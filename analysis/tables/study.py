@@ -103,20 +103,6 @@ class SeedMatrix:
         return matrix.describe(epsilon=epsilon)
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """The cells and seeds of a sweep, and where its rows are in its matrices.
-
-    `places` are those of the rows, `lines` and `columns` those of a matrix.
-    """
-
-    cells: pd.DataFrame
-    seeds: np.ndarray
-    places: np.ndarray
-    lines: np.ndarray
-    columns: np.ndarray
-
-
 class Study:
     """Per-seed rows of one paper, indexed once by cell and seed.
 
@@ -165,7 +151,6 @@ class Study:
         texts = texts.set_index("cell")["params"]
         self._rows = rows.assign(params=rows["cell"].map(texts))
         self._places = rows.groupby("sweep").indices
-        self._sweep_runs = cache(self._find_runs)
         self._sweep_matrix = cache(self._build)
 
     @property
@@ -206,46 +191,28 @@ class Study:
         runs = runs.dropna().drop_duplicates(run)
         return self._rows.iloc[runs.index]
 
-    def _find_runs(
-        self,
-        sweep: str,
-    ) -> _Runs:
-        """Find the runs of a sweep, once for all metrics."""
-        places = self._places.get(sweep, np.empty(0, dtype=int))
-        runs = self._rows[["cell", "seed"]].iloc[places]
-        is_of_sweep = self.cells["sweep"] == sweep
-        cells = self.cells[is_of_sweep].reset_index(drop=True)
-        seeds, lines = np.unique(runs["seed"], return_inverse=True)
-        columns = pd.Index(cells["cell"]).get_indexer(runs["cell"])
-        return _Runs(cells, seeds, places, lines, columns)
-
     def _build(
         self,
         sweep: str,
         metric: str,
     ) -> SeedMatrix:
-        runs = self._sweep_runs(sweep)
-        shape = len(runs.seeds), len(runs.cells)
-        measured = np.full(shape, np.nan)
-        if metric in self._rows:
-            values = self._rows[metric].iloc[runs.places]
-            measured[runs.lines, runs.columns] = values.to_numpy(dtype=float)
+        is_of_sweep = self.cells["sweep"] == sweep
+        cells = self.cells[is_of_sweep].reset_index(drop=True)
+        rows = self._rows.reindex(columns=["seed", "cell", metric])
+        rows = rows.iloc[self._places.get(sweep, [])]
+        table = rows.pivot(index="seed", columns="cell", values=metric)
+        measured = table.reindex(columns=cells["cell"]).to_numpy(dtype=float)
 
         # Drop seeds and cells without a value; cells with infinite values stay.
-        finite = np.isfinite(measured)
-        used = finite.any(axis=1)
-        left_out = np.isinf(measured).sum(axis=0)
-        seeds = runs.seeds[used]
-        values = keep_finite(measured[used])
+        used = np.isfinite(measured).any(axis=1)
         matrix = SeedMatrix(
             metric,
-            runs.cells,
-            seeds,
-            values,
-            left_out,
+            cells,
+            table.index.to_numpy()[used],
+            keep_finite(measured[used]),
+            np.isinf(measured).sum(axis=0),
         )
-        has_values = finite.any(axis=0)
-        return matrix.take(has_values | (left_out > 0))
+        return matrix.take(~np.isnan(measured).all(axis=0))
 
 
 def _describe_cells(rows: pd.DataFrame) -> pd.DataFrame:
