@@ -24,7 +24,7 @@ def read(
     file: str,
     required: Mapping[str, type],
     optional: Iterable[str],
-) -> dict:
+) -> tuple[dict, str]:
     """Read one file of a paper; only its own keys are checked, not what they hold.
 
     Parameters
@@ -38,7 +38,9 @@ def read(
 
     Returns
     -------
-    dict
+    content : dict
+    location : str
+        The file's name in messages, from the folder of configurations on.
 
     Raises
     ------
@@ -47,7 +49,7 @@ def read(
         value is of another type. The error begins with the file's place in the project.
     """
     path = catalogue.current().folder(paper) / file
-    location = name_file(paper, file)
+    location = "/".join(path.parts[-4:])
     if not path.is_file():
         raise ValueError(f"{location} is absent; docs/extending.md says what it holds")
     content = catalogue.read_mapping(path)
@@ -58,13 +60,7 @@ def read(
             raise ValueError(
                 f"{location}: {key}={value!r} must be a {value_type.__name__}"
             )
-    return dict(content)
-
-
-def name_file(paper: str, file: str) -> str:
-    """Name a file of a paper in messages, from the folder of configurations on."""
-    path = catalogue.current().folder(paper) / file
-    return "/".join(path.parts[-4:])
+    return dict(content), location
 
 
 def refuse_unknown(

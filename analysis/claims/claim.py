@@ -12,10 +12,9 @@ from functools import cache
 from typing import Literal
 
 from pkm.analysis.claims import exact, predicates  # noqa: F401, types of checks
-from pkm.analysis.claims.findings import CHECK_KEYS, COMMON_KEYS
+from pkm.analysis.claims.findings import CHECK_KEYS
 from pkm.analysis.paper_files import (
     KnownNames,
-    name_file,
     parse_entry,
     read,
     refuse_unknown,
@@ -94,8 +93,8 @@ def read_claims(paper: str) -> dict:
         If the paper has no such file, two claims share an id, one is not of this paper
         by its id, or a key is unknown or absent.
     """
-    content = _DEFAULTS | read(paper, "claims.yaml", _REQUIRED, _DEFAULTS)
-    file = name_file(paper, "claims.yaml")
+    content, file = read(paper, "claims.yaml", _REQUIRED, _DEFAULTS)
+    content = _DEFAULTS | content
     known = KnownNames(paper, content["derived"])
     claims: dict[str, Claim] = {}
     for entry in content["claims"]:
@@ -134,11 +133,10 @@ def check_keys(
     location: str,
 ) -> None:
     """Refuse a check, its parts or its variants with an unknown type or key."""
-    known = CHECK_KEYS | {"all_of": {*COMMON_KEYS, "parts"}}
     for entry in _list_checks(check):
         name = entry.get("type")
-        refuse_unknown([name], known, f"{location}: type of check")
-        refuse_unknown(entry, known[name] | {"text"}, f"{location}: check {name}")
+        refuse_unknown([name], CHECK_KEYS, f"{location}: type of check")
+        refuse_unknown(entry, CHECK_KEYS[name], f"{location}: check {name}")
 
 
 def _list_checks(check: Mapping) -> Iterator[Mapping]:

@@ -56,9 +56,10 @@ BOUNDS = {
     "at_most": ("≤", -1, lambda values, bound: values <= bound + 1e-9),
     "below": ("<", -1, np.less),
 }
-#: Keys of every check.
+#: Keys of every check; `text` says of a variant what it interprets.
 COMMON_KEYS = (
     "type",
+    "text",
     "variants",
     "caveat",
     "upper_bound",
@@ -197,8 +198,9 @@ class MissingRows(LookupError):
 
 
 #: Registered types of checks by name: what measures them, and the keys that it reads.
+#: The parts of `all_of` are measured one by one.
 CHECK_TYPES: dict[str, Callable[..., Finding]] = {}
-CHECK_KEYS: dict[str, set[str]] = {}
+CHECK_KEYS = {"all_of": {*COMMON_KEYS, "parts"}}
 
 
 def check_type(*keys: str) -> Callable:

@@ -17,7 +17,6 @@ import pandas as pd
 from pkm import schema
 from pkm.analysis.paper_files import (
     KnownNames,
-    name_file,
     parse_entry,
     parse_fields,
     read,
@@ -264,8 +263,7 @@ def read_figures(paper: str) -> tuple[FigureSpec, ...]:
     ValueError
         If there is no such file, it cannot be read, or a key or value is wrong.
     """
-    content = read(paper, "figures.yaml", {"figures": Mapping}, _OPTIONAL)
-    file = name_file(paper, "figures.yaml")
+    content, file = read(paper, "figures.yaml", {"figures": Mapping}, _OPTIONAL)
     known = KnownNames(paper, content.get("derived", ()))
     common = {"titles": content.get("titles", {})} | content.get("defaults", {})
     specs = []

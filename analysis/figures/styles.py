@@ -96,7 +96,8 @@ class MethodStyles(dict[str, MethodStyle]):
     ) -> None:
         looks = cells.reindex(columns=["method", "label", "color", "marker"])
         looks = looks.drop_duplicates("method").dropna(subset="method")
-        looks = looks.fillna("").sort_values("method").set_index("method")
+        looks = looks.astype(object).fillna("")
+        looks = looks.sort_values("method").set_index("method")
         self._labels = looks["label"].to_dict()
         styled = looks[(looks["label"] != "") & (looks["color"] != "")]
         for method, *look in styled.itertuples():

@@ -29,18 +29,9 @@ def build(folder: str | Path) -> Path:
     -------
     Path
         The HTML file.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no report in the folder.
     """
     folder = Path(folder)
     reports = read_summaries(folder)
-    if not reports:
-        raise FileNotFoundError(
-            f"no report in {folder}: make one with `make reproduce`"
-        )
     # The largest profile comes first, and its pictures count.
     reports.sort(
         key=lambda report: (report["paper"], -_SIZES.get(report["profile"], -1))

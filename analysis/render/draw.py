@@ -88,6 +88,8 @@ def _panels(
     for name in panel_names(drawn, spec):
         panel_spec = spec.for_panel(name) if name else spec
         table = drawn[drawn["panel"] == name] if name else drawn
+        if styles:
+            table = table[table["hue"].isin(list(styles))]
         panel = KINDS[spec.kind](table, panel_spec, styles)
         # A comparison of several cells has no delta of its own.
         cells = None if {"notion", "delta"} <= {*table} else data.source_cells

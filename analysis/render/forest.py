@@ -33,8 +33,6 @@ def prepare(
     mark, and `start` and `end` of bars.
     """
     hues = list(dict.fromkeys([*spec.stacked, *styles]))
-    is_drawn = table["hue"].isin(list(styles))
-    table = table[is_drawn]
     table = table.sort_values(
         "hue", key=lambda column: column.map(hues.index), kind="stable"
     )

@@ -38,15 +38,12 @@ def prepare(
     of one hue apart. `shown_low` and `shown_high` are the ends of bands, `baseline`
     tells which rows set no limits.
     """
-    is_drawn = table["hue"].isin(list(styles))
-    table = table[is_drawn]
     baseline = [styles[hue].baseline for hue in table["hue"]]
     table = table.assign(baseline=np.array(baseline, dtype=bool))
     names = []
     if not pd.api.types.is_numeric_dtype(table["x"]):
         names = ordered(table["x"], spec)
-        places = map(names.index, table["x"])
-        table = table.assign(x=list(map(float, places)))
+        table = table.assign(x=[float(names.index(name)) for name in table["x"]])
     value = table["value"]
     low = value
     high = value
@@ -63,9 +60,7 @@ def prepare(
         low = np.fmax(low, largest / MAX_BAND)
         high = np.fmax(high, low)
     table = table.assign(shown_low=low, shown_high=high)
-    labels = {}
-    for place, name in enumerate(names):
-        labels[float(place)] = spec.format_name(name)
+    labels = {float(place): spec.format_name(name) for place, name in enumerate(names)}
     return Panel(spec, table, styles, log, labels)
 
 

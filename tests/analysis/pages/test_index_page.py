@@ -85,12 +85,6 @@ def test_claims_not_run_ask_for_the_next_profile(tmp_path):
     assert report["command"] == ""
 
 
-def test_without_a_report_there_is_no_page(tmp_path):
-    with pytest.raises(FileNotFoundError, match="make reproduce"):
-        index_page.build(tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_the_comparison_is_on_the_front_page(tmp_path, monkeypatch):
     fronts = [spec.name for spec in read_figures("comparison") if spec.front_page]
