@@ -253,8 +253,7 @@ def summarize(
         if not (spec.methods or spec.curves):
             # Others than the most common adjacency, unit and trust may not share an
             # axis.
-            facts = ["method", "adjacency", "unit", "trust"]
-            private = table[facts][table["notion"] != "none"]
+            private = table[table["notion"] != "none"]
             models = private["adjacency"].str.cat(private[["unit", "trust"]], sep="/")
             common = models.mode().iloc[:1]
             is_other = ~models.isin(common)
@@ -328,7 +327,7 @@ def statistics(
     is_median = spec.value == "median"
     # All intervals are of means.
     interval = "none" if is_median else spec.interval
-    if interval == "bootstrap95" and matrix.seeds.size:
+    if interval == "bootstrap95":
         low, high = percentile_interval(resampled_means(matrix))
         # With one or two seeds an interval may miss its own value.
         low = np.fmin(low, mean)
@@ -355,27 +354,6 @@ def statistics(
         costs = table.columns.difference(["seeds", "left_out"])
         table[costs] = table[costs].mul(matrix.cells["n"], axis=0)
     return table
-
-
-def metrics_across(
-    study: Study,
-    spec: FigureSpec,
-) -> pd.DataFrame:
-    """Return a line for each cell: extra columns, `seeds` and a mean of every metric.
-
-    The extra columns of the specification are those that tell the cells apart.
-    """
-    table = summarize(study, spec).table
-    columns = list(spec.extra_columns)
-    lines = table.groupby(columns, dropna=False, observed=True)
-    seeds = lines["seeds"].max().to_frame()
-    means = table.pivot(
-        index=columns,
-        columns="metric",
-        values="value",
-    )
-    means = means.reindex(columns=list(spec.metric))
-    return seeds.join(means).reset_index()
 
 
 def compare_sizes(

@@ -35,8 +35,7 @@ def interpretations(table: pd.DataFrame) -> pd.DataFrame:
     ]
     # The default comes first, and the sound variant last; the others stay in order.
     others = dict.fromkeys(filter(None, rows))
-    names = sorted(others, key=lambda name: name != DEFAULT)
-    names = sorted(names, key=lambda name: name == SOUND)
+    names = sorted(others, key=lambda name: (name == SOUND, name != DEFAULT))
     return table.assign(row=pd.Categorical(rows, names))
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from pkm.analysis.claims.claim import read_claims
 from pkm.analysis.claims.comparisons import measure_ratios
-from pkm.analysis.claims.expressions import evaluate_expression
+from pkm.analysis.claims.expressions import evaluate_columns, evaluate_expression
 from pkm.analysis.claims.findings import BootstrapValues, Context, MissingRows
 from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.figure_data import FigureData
@@ -136,11 +136,9 @@ def _bound_slope(
 def _evaluate_bound(
     bound: str,
     sizes: pd.DataFrame,
-) -> pd.Series:
+) -> np.ndarray:
     """Evaluate a bound at the sizes of some cells."""
-    names = list(SIZES)
-    columns = dict(sizes[names].astype(float))
-    return evaluate_expression(bound, columns)
+    return evaluate_columns(sizes[list(SIZES)].astype(float), bound)
 
 
 # Planted balls

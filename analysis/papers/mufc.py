@@ -15,8 +15,8 @@ from pkm.analysis.figures.figure_data import (
     FigureData,
     compare,
     compare_sizes,  # noqa: F401, of figures.yaml
-    metrics_across,
     select,
+    summarize,
 )
 from pkm.analysis.figures.texts import DASH, find_unstored, times_text
 from pkm.analysis.tables.study import Study
@@ -122,8 +122,21 @@ def removal_costs(
     study: Study,
     spec: FigureSpec,
 ) -> FigureData:
-    """Show means of all metrics of a cell in one row: times of requests."""
-    table = metrics_across(study, spec)
+    """Show means of all metrics of a cell in one row: times of requests.
+
+    The extra columns of the specification are those that tell the cells apart.
+    """
+    table = summarize(study, spec).table
+    columns = list(spec.extra_columns)
+    lines = table.groupby(columns, dropna=False, observed=True)
+    seeds = lines["seeds"].max().to_frame()
+    means = table.pivot(
+        index=columns,
+        columns="metric",
+        values="value",
+    )
+    means = means.reindex(columns=list(spec.metric))
+    table = seeds.join(means).reset_index()
     datasets = in_order(table["dataset"], spec.titles)
     table = table.assign(dataset=pd.Categorical(table["dataset"], datasets))
     table = table.sort_values(["sweep", "dataset", "method"])

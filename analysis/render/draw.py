@@ -138,7 +138,7 @@ def _outside(panels: Sequence[Panel]) -> str:
 
 def substitutes(cells: pd.DataFrame) -> str:
     """Name the generated data sets that replace a file; empty without any."""
-    names = sorted(set(cells["dataset"])) if "dataset" in cells else []
+    names = sorted(set(cells.get("dataset", ())))
     generated = [name for name in names if str(name).endswith(GENERATED)]
     if not generated:
         return ""

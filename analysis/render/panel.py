@@ -9,7 +9,6 @@ import pandas as pd
 from pkm.analysis.figures.figure import FigureSpec, in_order
 from pkm.analysis.render.hue_styles import Styles
 
-REPORTED = "reported"
 MIN_WIDTH = 1.3  # inches of a panel, where a figure declares its width
 
 

@@ -18,7 +18,7 @@ from pkm.analysis.figures.figure import FigureSpec
 from pkm.analysis.figures.texts import plain_number
 from pkm.analysis.render import forest, heatmap, lines
 from pkm.analysis.render.hue_styles import BLACK, DIAMOND, artist, variant_styles
-from pkm.analysis.render.panel import REPORTED, Drawing
+from pkm.analysis.render.panel import Drawing
 
 STYLES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.mplstyle")))
 #: Entries of a legend beside a figure; fewer are above it.
@@ -342,7 +342,7 @@ def legend_entries(drawing: Drawing) -> dict[str, dict]:
             if entry.get("label"):
                 entries[entry["label"]] = lines.reference_line(entry)
     if "reported" in table and table["reported"].notna().any():
-        entries[REPORTED] = DIAMOND
+        entries["reported"] = DIAMOND
     return entries
 
 

@@ -8,9 +8,6 @@ import pyarrow.compute as pc
 
 from pkm.arrow import CHARGE_DEFAULTS, TYPES
 
-#: Columns that every charge has.
-FIELDS = tuple(CHARGE_DEFAULTS)
-
 
 def read_charges(rows: pd.DataFrame) -> pd.DataFrame:
     """Read the charges of stored runs.
@@ -23,10 +20,10 @@ def read_charges(rows: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One line per charge, in the order of the releases, with the columns `FIELDS` and
-        one for every detail, such as `count_scale` (NaN for charges without it). The
-        index is that of the run in `rows`, so the charges of one run share it; runs
-        without charges are not in it.
+        One line per charge, in the order of the releases, with the columns that every
+        charge has and one for every detail, such as `count_scale` (NaN for charges
+        without it). The index is that of the run in `rows`, so the charges of one run
+        share it; runs without charges are not in it.
 
     Examples
     --------
@@ -41,7 +38,7 @@ def read_charges(rows: pd.DataFrame) -> pd.DataFrame:
     lists = pa.array(rows["charges"], type=TYPES["charges"])
     if isinstance(lists, pa.ChunkedArray):
         lists = lists.combine_chunks()
-    charges = flatten(lists, FIELDS)
+    charges = flatten(lists, list(CHARGE_DEFAULTS))
 
     # A column for every detail, in the order of their first appearance.
     details = pc.struct_field(pc.list_flatten(lists), "details")

@@ -12,16 +12,6 @@ from fabricated.fastlloyd import small_rows
 from fabricated.federation_costs import REPORTED, protocol_rows, size_of
 from fabricated.studies import study_of
 
-from pkm.analysis.claims.federation_costs import (
-    COSTS,
-    DIFFERENT,
-    EQUAL,
-    FASTER,
-    NO_DIFFERENCE,
-    SLOWER,
-    compare_costs,
-    costs,
-)
 from pkm.analysis.claims.findings import (
     HOLDS,
     NOT_COMPARABLE,
@@ -32,6 +22,16 @@ from pkm.analysis.claims.findings import (
 )
 from pkm.analysis.claims.reported import FEW_SEEDS
 from pkm.analysis.figures.figure import read_figures
+from pkm.analysis.papers.fastlloyd import (
+    COSTS,
+    DIFFERENT,
+    EQUAL,
+    FASTER,
+    NO_DIFFERENCE,
+    SLOWER,
+    compare_costs,
+    costs,
+)
 from pkm.analysis.tables.study import DEFAULTS, Study
 from pkm.experiments.cell.cell import STYLE
 
@@ -64,7 +64,7 @@ def changed(rows, column, change, **where):
 
 def compare_on(rows, dataset):
     """Comparison of the rows of one data set with Table 3, by quantity."""
-    table = compare_costs(Study(rows), REPORTED)
+    table = compare_costs(Study(rows))
     return table[table["dataset"] == dataset].set_index("quantity")
 
 
@@ -128,9 +128,7 @@ def test_reported_numbers_of_table3_are_consistent():
 
 
 def test_verdicts_of_compared_times():
-    table = compare_costs(study_of("fastlloyd/protocol"), REPORTED).set_index(
-        ["dataset", "quantity"]
-    )
+    table = compare_costs(study_of("fastlloyd/protocol")).set_index(["dataset", "quantity"])
     assert len(table) == 10 + 6 + 10 + 4
     rows = protocol_rows()
     mean = rows.query("sweep == 'protocol' and dataset == 's1'")["iteration_ms"].mean()
@@ -152,7 +150,7 @@ def test_verdicts_of_compared_times():
 
 
 def test_bytes_must_be_equal_in_every_run():
-    table = compare_costs(study_of("fastlloyd/protocol"), REPORTED)
+    table = compare_costs(study_of("fastlloyd/protocol"))
     sizes = table[table["quantity"].isin(["bytes_per_iteration", "reduction"])]
     assert len(sizes) == 14
     assert (sizes["verdict"] == EQUAL).all()
@@ -170,7 +168,7 @@ def test_bytes_must_be_equal_in_every_run():
 
 def test_threads_are_comparable_in_bytes_only():
     rows = protocol_rows().assign(transport="threads")
-    table = compare_costs(Study(rows), REPORTED).set_index(["dataset", "quantity"])
+    table = compare_costs(Study(rows)).set_index(["dataset", "quantity"])
     time = table.loc["lsun", "iteration_ms"]
     assert time["verdict"] == NOT_COMPARABLE
     assert "threads" in time["reason"]
@@ -187,7 +185,7 @@ def test_threads_are_comparable_in_bytes_only():
 
 def test_few_and_missing_runs_are_reported():
     few = protocol_rows().query("seed < 3")
-    times = compare_costs(Study(few), REPORTED).query("quantity == 'iteration_ms'")
+    times = compare_costs(Study(few)).query("quantity == 'iteration_ms'")
     assert (times["verdict"] == FEW_SEEDS).all()
     rows = reports.without(protocol_rows(), sweep="protocol", dataset="s1")
     assert (compare_on(rows, "s1")["verdict"] == NOT_RUN).all()
