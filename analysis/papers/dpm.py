@@ -61,7 +61,12 @@ def quality(
     cells = study.cells
     missing = find_missing(FigureData(stored, cells), spec)
     is_stored = cells["dataset"].isin(stored["dataset"])
-    return FigureData(table, cells[is_stored], missing, fields)
+    return FigureData(
+        table,
+        cells[is_stored],
+        missing,
+        fields,
+    )
 
 
 # Times

@@ -300,7 +300,12 @@ def parties(
     values = {"iteration_ms": "value", "iteration_ms_half_width": "half_width"}
     table = table[columns].rename(columns=values)
     fields = {"parties": transports(table)}
-    return FigureData(table, study.cells, missing, fields)
+    return FigureData(
+        table,
+        study.cells,
+        missing,
+        fields,
+    )
 
 
 def _setting(

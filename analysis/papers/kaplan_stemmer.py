@@ -71,7 +71,12 @@ def table1(
         "min_seeds": min(seeds, default=""),
         "ranges": "; ".join(ranges),
     }
-    return FigureData(table, study.cells, not_run_texts(missing), fields)
+    return FigureData(
+        table,
+        study.cells,
+        not_run_texts(missing),
+        fields,
+    )
 
 
 def _measure(

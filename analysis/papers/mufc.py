@@ -79,7 +79,12 @@ def reported_losses(
         "notes": " ".join(notes),
     }
     missing = find_unstored(spec.titles, table.query("seeds > 0"))
-    return FigureData(table, study.cells, missing, fields)
+    return FigureData(
+        table,
+        study.cells,
+        missing,
+        fields,
+    )
 
 
 # Further figures

@@ -200,7 +200,11 @@ class Study:
         cells = self.cells[is_of_sweep].reset_index(drop=True)
         rows = self._rows.reindex(columns=["seed", "cell", metric])
         rows = rows.iloc[self._places.get(sweep, [])]
-        table = rows.pivot(index="seed", columns="cell", values=metric)
+        table = rows.pivot(
+            index="seed",
+            columns="cell",
+            values=metric,
+        )
         measured = table.reindex(columns=cells["cell"]).to_numpy(dtype=float)
 
         # Drop seeds and cells without a value; cells with infinite values stay.
