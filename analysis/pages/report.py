@@ -60,8 +60,8 @@ def build(
     Parameters
     ----------
     rows : DataFrame
-        Per-seed rows with a `sweep` column, as `experiments` hands them over, at least
-        one. May be empty of a sweep, not of columns.
+        Per-seed rows with a `sweep` column, as `experiments` hands them over. May be
+        empty of a sweep, not of columns.
     paper : str
         Name of a paper with figures and claims.
     missing : DataFrame
@@ -88,10 +88,15 @@ def build(
     Raises
     ------
     ValueError
-        If the paper is unknown or columns are missing; nothing is written then.
+        If the paper is unknown, columns are missing, or there are no rows at all;
+        nothing is written then.
     """
     specs = read_figures(paper)
     content = read_claims(paper)
+    if not len(rows):
+        raise ValueError(
+            f"rows is empty: run the sweeps of paper={paper!r} before its report"
+        )
     study = Study(rows)
     out = Path(out)
     #: The command that runs the cells behind a figure or a claim again.
