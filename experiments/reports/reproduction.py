@@ -9,7 +9,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -102,9 +101,25 @@ def make_requests(
 
 
 def make_request(paper: Mapping, config: DictConfig) -> Request:
-    """Make the plan of a paper, and select the requested sweeps."""
+    """Make the plan of a paper, and select the sweeps that ``sweeps`` names.
+
+    Raises
+    ------
+    ConfigurationError
+        If the paper has no sweep of a given name; the known ones are listed.
+    """
     plan = make_plan(paper, config.profile, data_dir=config.data)
-    return Request(paper, plan, select_sweeps(plan, paper, config))
+    if config.sweeps is None:
+        return Request(paper, plan, plan)
+    names = to_list(OmegaConf.to_container(config)["sweeps"])
+    require_choices("sweep", names, list(paper["sweeps"]))
+    selection = Plan(
+        plan.paper,
+        tuple(pair for pair in plan.sweep_cells if pair[0] in names),
+        tuple(gap for gap in plan.gaps if gap.sweep in names),
+        tuple(item for item in plan.substitutions if item.sweep in names),
+    )
+    return Request(paper, plan, selection)
 
 
 def estimate_absent(
@@ -289,81 +304,6 @@ def publish(
     """Write the report of a paper, and bring MLflow up to date, as ``verb`` wants."""
     is_reported = config.verb in REPORT_VERBS
     folder = report(request, config, console) if is_reported else None
-    track(request, config, folder, console)
-
-
-@contextmanager
-def publish_in_background(
-    config: DictConfig,
-    console: Console,
-) -> Iterator[Callable[[Request], None]]:
-    """Publish papers while the cells of the next ones run, and wait for the last.
-
-    One process makes reports, and another brings MLflow up to date, each with one paper
-    after the other. They get the configuration as plain values, because its classes
-    exist in this process alone.
-
-    Yields
-    ------
-    callable
-        Takes the request of a paper whose cells have run.
-    """
-    settings = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
-    spawn = multiprocessing.get_context("spawn")
-    started: list[Future] = []
-
-    def print_result(future: Future[tuple[str, Path | None]]) -> None:
-        """Print what a process has printed, if it has not failed."""
-        if future.exception() is None and future.result()[0]:
-            lines = future.result()[0].rstrip()
-            console.print(Text.from_ansi(lines), soft_wrap=True)
-
-    # The reporter ends first: each of its reports is still passed on to the tracker.
-    with (
-        ProcessPoolExecutor(1, spawn) as tracker,
-        ProcessPoolExecutor(1, spawn) as reporter,
-    ):
-
-        def begin(pool: ProcessPoolExecutor, *words: Any) -> Future:
-            future = pool.submit(capture, *words)
-            future.add_done_callback(print_result)
-            started.append(future)
-            return future
-
-        def submit(request: Request) -> None:
-            def track_reported(future: Future) -> None:
-                if future.exception() is None:
-                    begin(tracker, track, request, settings, future.result()[1])
-
-            if config.verb not in REPORT_VERBS:
-                begin(tracker, track, request, settings, None)
-                return
-            reported = begin(reporter, report, request, settings)
-            reported.add_done_callback(track_reported)
-
-        yield submit
-    for future in started:
-        future.result()
-
-
-def capture(
-    call: Callable,
-    *words: Any,
-) -> tuple[str, Any]:
-    """Call a function in another process; return what it printed, and its result."""
-    console, _ = make_consoles()
-    with console.capture() as printed:
-        result = call(*words, console)
-    return printed.get(), result
-
-
-def track(
-    request: Request,
-    config: DictConfig,
-    folder: Path | None,
-    console: Console,
-) -> None:
-    """Bring MLflow up to date with a paper and the folder of its report."""
     store = Store(config.results)
     # Without a results folder there is nothing to show.
     if config.tracking.name == "mlflow" and store.root.is_dir():
@@ -381,28 +321,49 @@ def track(
         )
 
 
-def select_sweeps(
-    plan: Plan,
-    paper: Mapping,
+@contextmanager
+def publish_in_background(
     config: DictConfig,
-) -> Plan:
-    """Return the sweeps of a plan that ``sweeps`` names: all if it is null.
+    console: Console,
+) -> Iterator[Callable[[Request], None]]:
+    """Publish papers while the cells of the next ones run, and wait for the last.
 
-    Raises
+    Another process publishes one paper after the other. It gets the configuration as
+    plain values, because its classes exist in this process alone.
+
+    Yields
     ------
-    ConfigurationError
-        If the paper has no sweep of a given name; the known ones are listed.
+    callable
+        Takes the request of a paper whose cells have run.
     """
-    if config.sweeps is None:
-        return plan
-    names = to_list(OmegaConf.to_container(config)["sweeps"])
-    require_choices("sweep", names, list(paper["sweeps"]))
-    return Plan(
-        plan.paper,
-        tuple(pair for pair in plan.sweep_cells if pair[0] in names),
-        tuple(gap for gap in plan.gaps if gap.sweep in names),
-        tuple(item for item in plan.substitutions if item.sweep in names),
-    )
+    settings = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
+    started: list[Future[str]] = []
+
+    def print_lines(future: Future[str]) -> None:
+        """Print what the process has printed, if it has not failed."""
+        if future.exception() is None and future.result():
+            lines = future.result().rstrip()
+            console.print(Text.from_ansi(lines), soft_wrap=True)
+
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn) as publisher:
+
+        def submit(request: Request) -> None:
+            future = publisher.submit(publish_and_capture, request, settings)
+            future.add_done_callback(print_lines)
+            started.append(future)
+
+        yield submit
+    for future in started:
+        future.result()
+
+
+def publish_and_capture(request: Request, config: DictConfig) -> str:
+    """Publish a paper in another process; return what that printed."""
+    console, _ = make_consoles()
+    with console.capture() as printed:
+        publish(request, config, console)
+    return printed.get()
 
 
 def run_missing(
@@ -530,5 +491,5 @@ def report(
         environment=metadata,
     )
     index_page.build(out.parent)
-    show(console, f"report: {Path(index).resolve()}")
-    return Path(index).parent
+    show(console, f"report: {index.resolve()}")
+    return out
