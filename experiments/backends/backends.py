@@ -80,7 +80,7 @@ def run_cells(
             selected = [cell for cell in cells if cell.timing == timing]
             batches = [(run_in_workers, selected)]
             if backend.name == "dask" and not timing:
-                batches = [(run_on_dask, selected)]
+                batches = [(dask_cells.run_on_cluster, selected)]
             elif n_workers == 1:
                 # A worker takes as long to start as this process: only for cells with
                 # a limit.
@@ -207,18 +207,6 @@ def run_in_process(
                 yield runner.run(cell)
     finally:
         forget_data()
-
-
-def run_on_dask(
-    chunks: list[list[Cell]],
-    runner: Runner,
-) -> Iterator[Outcome]:
-    """Run chunks on a cluster of dask, cell by cell."""
-    cells = list(itertools.chain.from_iterable(chunks))
-    if not cells:
-        return
-    with dask_cells.open_client(runner.backend, len(cells)) as client:
-        yield from dask_cells.run_on_cluster(cells, runner, client)
 
 
 def run_in_workers(

@@ -4,6 +4,7 @@ Workers need this code and the data sets, and no folder of the caller's.
 """
 
 import contextlib
+import itertools
 import logging
 import multiprocessing
 import os
@@ -16,8 +17,8 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -63,32 +64,6 @@ SAME_VERSION = "install the same version on all machines"
 CELL_LOCK = threading.Lock()
 #: The process that runs cells for this worker, by the id of the run: at most one.
 PROCESSES: "dict[str, CellProcess]" = {}
-
-
-@dataclass(frozen=True)
-class Task:
-    """A cell as it is sent to a worker.
-
-    Attributes
-    ----------
-    cell : Cell
-        The cell with its key.
-    code : str
-        Digest of the caller's code behind the result.
-    file : str
-        SHA-256 (hex) of the files of a cell on a file; else empty.
-    run : str
-        Id of the run, which its cells share.
-    backend, data_dir
-        As for `pkm.experiments.backends.backends.run_cells`.
-    """
-
-    cell: Cell
-    code: str
-    file: str
-    run: str
-    backend: Backend
-    data_dir: str | None
 
 
 def check_cluster(backend: Backend) -> Backend:
@@ -169,11 +144,10 @@ def open_client(backend: Backend, n_cells: int) -> Iterator[Any]:
 
 
 def run_on_cluster(
-    cells: Iterable[Cell],
+    chunks: list[list[Cell]],
     runner: Runner,
-    client: Any,
 ) -> Iterator[Outcome]:
-    """Run cells on a cluster and store what the workers send back.
+    """Run chunks on a cluster, cell by cell, and store what the workers send back.
 
     At most as many cells are submitted as there are threads, so that a cell that ends
     its worker ends no other one. Dask runs the cells of a dead worker again.
@@ -185,41 +159,47 @@ def run_on_cluster(
     ResultsNotWritable
         If a result cannot be stored.
     """
+    waiting = deque(itertools.chain.from_iterable(chunks))
+    if not waiting:
+        return
     run = uuid.uuid4().hex
-    waiting = deque(cells)
     done_futures: queue.SimpleQueue[Any] = queue.SimpleQueue()
     pending: dict[Any, Cell] = {}
-    last_worker_time = time.monotonic()
-    try:
-        while waiting or pending:
-            # Workers may have joined or died since.
-            n_threads = _count_threads(client)
-            while waiting and len(pending) < n_threads:
-                cell = waiting.popleft()
-                task = make_task(cell, runner, run)
-                future = client.submit(run_cell, task, pure=False)
-                pending[future] = cell
-                future.add_done_callback(done_futures.put)
-            if n_threads:
-                last_worker_time = time.monotonic()
-            elif time.monotonic() - last_worker_time > MAX_IDLE_SECONDS:
-                raise _make_lost_error(f"no worker for {MAX_IDLE_SECONDS:g} s")
-            with contextlib.suppress(queue.Empty):
-                future = done_futures.get(timeout=POLL_SECONDS)
-                yield store_result(future, pending.pop(future), runner)
-    finally:
-        # A cluster that is lost has no tasks to cancel.
-        with contextlib.suppress(OSError):
-            client.cancel(list(pending))
-            client.run(close_process, run, on_error="ignore")
-
-
-def make_task(cell: Cell, runner: Runner, run: str) -> Task:
-    """Make the task of a cell."""
-    # Compute the key here: that of a file depends on a secret of this machine.
-    assert cell.key
-    files = hash_files(cell)
-    return Task(cell, cell.code, files, run, runner.backend, runner.data_dir)
+    with open_client(runner.backend, len(waiting)) as client:
+        last_worker_time = time.monotonic()
+        try:
+            while waiting or pending:
+                # Workers may have joined or died since.
+                n_threads = _count_threads(client)
+                while waiting and len(pending) < n_threads:
+                    cell = waiting.popleft()
+                    # Compute the key here: that of a file depends on a secret of this
+                    # machine.
+                    assert cell.key
+                    future = client.submit(
+                        run_cell,
+                        cell,
+                        cell.code,
+                        hash_files(cell),
+                        run,
+                        runner.backend,
+                        runner.data_dir,
+                        pure=False,
+                    )
+                    pending[future] = cell
+                    future.add_done_callback(done_futures.put)
+                if n_threads:
+                    last_worker_time = time.monotonic()
+                elif time.monotonic() - last_worker_time > MAX_IDLE_SECONDS:
+                    raise _make_lost_error(f"no worker for {MAX_IDLE_SECONDS:g} s")
+                with contextlib.suppress(queue.Empty):
+                    future = done_futures.get(timeout=POLL_SECONDS)
+                    yield store_result(future, pending.pop(future), runner)
+        finally:
+            # A cluster that is lost has no tasks to cancel.
+            with contextlib.suppress(OSError):
+                client.cancel(list(pending))
+                client.run(close_process, run, on_error="ignore")
 
 
 def hash_files(cell: Cell) -> str:
@@ -251,8 +231,28 @@ def store_result(future: Any, cell: Cell, runner: Runner) -> Outcome:
     return runner.record_failure(cell, error, 0.0)
 
 
-def run_cell(task: Task) -> tuple[Outcome, bytes]:
+def run_cell(
+    cell: Cell,
+    code: str,
+    file: str,
+    run: str,
+    backend: Backend,
+    data_dir: str | None,
+) -> tuple[Outcome, bytes]:
     """Run a cell on a worker.
+
+    Parameters
+    ----------
+    cell : Cell
+        The cell with its key.
+    code : str
+        Digest of the caller's code behind the result.
+    file : str
+        SHA-256 (hex) of the files of a cell on a file; else empty.
+    run : str
+        Id of the run, which its cells share.
+    backend, data_dir
+        As for `pkm.experiments.backends.backends.run_cells`.
 
     Returns
     -------
@@ -265,26 +265,24 @@ def run_cell(task: Task) -> tuple[Outcome, bytes]:
     ConfigurationError
         If this worker has other code, or another file at the path of the cell.
     """
-    cell = task.cell
-    if cell.code != task.code:
+    if cell.code != code:
         raise ConfigurationError(
             f"{cell.label}: the code of this worker is not that of the caller: install "
             "the same version of pkm and Python on both"
         )
-    if task.file and hash_files(cell) != task.file:
+    if file and hash_files(cell) != file:
         raise ConfigurationError(
             f"path={cell.file.path!r} is not the same file on this worker: copy it to "
             "the same path on all machines"
         )
-    data_dir = task.data_dir
     if data_dir is not None and not Path(data_dir).is_dir():
         data_dir = os.environ.get("PKM_DATA")
     with CELL_LOCK:
-        if task.run not in PROCESSES:
+        if run not in PROCESSES:
             for other in list(PROCESSES):
                 close_process(other)
-            PROCESSES[task.run] = CellProcess(task.backend, data_dir)
-        worker = PROCESSES[task.run]
+            PROCESSES[run] = CellProcess(backend, data_dir)
+        worker = PROCESSES[run]
         worker.submit(cell)
         outcome = worker.wait_for_outcome()
         return outcome, worker.runner.store.pop_file(cell.key, outcome.status)

@@ -23,7 +23,7 @@ from small_cells import (
 import pkm
 from pkm.datasets import FileOptions
 from pkm.experiments.backends import dask_cells
-from pkm.experiments.backends.backends import Runner, check_backend, run_cells
+from pkm.experiments.backends.backends import check_backend, run_cells
 from pkm.experiments.commands.reproduce import main
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
@@ -74,9 +74,7 @@ def test_a_task_returns_the_file_of_a_store(serial, no_process, tmp_path):
     store = Store(tmp_path)
     backend = Backend("dask")
     for cell in CELLS:
-        outcome, content = dask_cells.run_cell(
-            dask_cells.make_task(cell, Runner(store, backend, None), "run")
-        )
+        outcome, content = dask_cells.run_cell(cell, cell.code, "", "run", backend, None)
         store.write_file(cell, content, outcome.status)
     pd.testing.assert_frame_equal(stored_rows(store, CELLS), serial, check_exact=True)
 
@@ -85,9 +83,9 @@ def test_a_task_returns_the_file_of_a_store(serial, no_process, tmp_path):
 def test_failures_of_tasks_count_with_earlier_ones(misbehaving_cell, no_process, tmp_path):
     store = Store(tmp_path / "results")
     broken = misbehaving_cell("Broken")
-    task = dask_cells.make_task(broken, Runner(store, Backend("dask", retries=2), None), "run")
+    task = (broken, broken.code, "", "run", Backend("dask", retries=2), None)
     for attempts in (3, 6):
-        outcome, content = dask_cells.run_cell(task)
+        outcome, content = dask_cells.run_cell(*task)
         assert "ZeroDivisionError: by design" in outcome.error
         store.write_file(broken, content, outcome.status)
         assert store.read_failure(broken.key)["attempts"] == attempts
@@ -99,13 +97,12 @@ def test_workers_with_other_code_or_files_refuse_a_cell(tmp_path):
     path.write_text("1,20\n3,4\n5,7\n")
     file = FileOptions(str(path))
     cell = replace(BASE, dataset="file", file=file, bounds=(0, 9), k=2)
-    runner = Runner(Store(tmp_path / "results"), Backend("dask"), None)
-    task = dask_cells.make_task(cell, runner, "run")
+    task = (dask_cells.hash_files(cell), "run", Backend("dask"), None)
     path.write_text("1,20\n3,4\n5,8\n")
     with pytest.raises(ConfigurationError, match="not the same file on this worker"):
-        dask_cells.run_cell(task)
+        dask_cells.run_cell(cell, cell.code, *task)
     with pytest.raises(ConfigurationError, match="the code of this worker is not that"):
-        dask_cells.run_cell(replace(task, code="other"))
+        dask_cells.run_cell(cell, "other", *task)
 
 
 def test_a_scheduler_that_is_not_there_is_refused_in_one_line(capfd, tmp_path, monkeypatch):
