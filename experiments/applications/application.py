@@ -23,7 +23,7 @@ from pkm.experiments.applications.composition import (
 from pkm.experiments.applications.explanations import explain_errors
 from pkm.experiments.applications.options import DECLARED
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.console.console import make_consoles, run_action, show
+from pkm.experiments.console.console import make_console, run_action, show
 from pkm.files import create_owner_folder, list_missing_folders, remove_empty_folders
 from pkm.names import suggestion
 
@@ -313,4 +313,4 @@ class SweepStart(Callback):
         for folder in reversed(roots):
             create_owner_folder(folder)
         if not config.hydra.sweeper._target_.endswith(BASIC_SWEEPER):
-            show(make_consoles()[1], TUNING_WARNING, "yellow")
+            show(make_console(stderr=True), TUNING_WARNING, "yellow")

@@ -30,7 +30,7 @@ from pkm.experiments.backends.worker import Outcome, Runner, Worker, WorkerDied,
 from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.console.console import make_consoles, show
+from pkm.experiments.console.console import make_console, show
 from pkm.experiments.store.store import Store
 from pkm.source import subpackages_digest
 
@@ -84,7 +84,7 @@ def check_cluster(backend: Backend) -> Backend:
         return backend
     with open_client(backend, 1) as client:
         if not backend.scheduler.startswith("tls://"):
-            show(make_consoles()[1], NO_TLS, "yellow")
+            show(make_console(stderr=True), NO_TLS, "yellow")
         # Another Python may not be able to read code that is sent to it.
         check_python(client.get_versions()["workers"], backend.scheduler)
         check_code(client.run(identify_code, on_error="return"), backend.scheduler)
@@ -228,7 +228,7 @@ def store_result(future: Any, cell: Cell, runner: Runner) -> Outcome:
             f"{cause.allowed_failures + 1} workers died while they ran this cell"
         )
         error.__cause__ = cause
-    return runner.record_failure(cell, error, 0.0)
+    return runner.record_failure(cell, error)
 
 
 def run_cell(

@@ -30,11 +30,10 @@ class WorkerDied(RuntimeError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a cell: ``done`` or ``failed``, its seconds, the error in a line."""
+    """Outcome of a cell: ``done`` or ``failed``, and the error in a line."""
 
     key: str
     status: str
-    seconds: float
     error: str = ""
 
 
@@ -63,7 +62,6 @@ class Runner:
         # A plan does not need what executes cells: a quarter of a second of imports.
         from pkm.experiments.fit.execute import execute
 
-        started = time.perf_counter()
         for _ in range(self.backend.retries + 1):
             try:
                 with self.store.mark_running(cell.key):
@@ -74,44 +72,32 @@ class Runner:
                         finished=time.time(),
                     )
                     self.store.write(cell, rows)
-                return Outcome(cell.key, "done", time.perf_counter() - started)
+                return Outcome(cell.key, "done")
             except ResultsNotWritable:
                 raise
             # Any error of a method is recorded as the failure of this cell alone.
             except Exception as error:
-                outcome = self.record_failure(
-                    cell, error, time.perf_counter() - started
-                )
+                outcome = self.record_failure(cell, error)
         return outcome
 
-    def record_exit(
-        self,
-        cell: Cell,
-        exit_code: int | None,
-        seconds: float,
-    ) -> Outcome:
+    def record_exit(self, cell: Cell, exit_code: int | None) -> Outcome:
         """Return the outcome of a cell whose process ended, and record a failure."""
         self.store.unmark_running(cell.key)
         # The result may have been stored before the end.
         if self.store.status(cell.key) == "done":
-            return Outcome(cell.key, "done", seconds)
+            return Outcome(cell.key, "done")
         error: Exception = WorkerDied(
             "the worker process ended without an answer (out of memory?)"
         )
         if exit_code == -signal.SIGALRM:
             limit = self.backend.find_limit(cell)
             error = TimeLimitExceeded(f"time limit of {limit:g} s reached")
-        return self.record_failure(cell, error, seconds)
+        return self.record_failure(cell, error)
 
-    def record_failure(
-        self,
-        cell: Cell,
-        error: BaseException,
-        seconds: float,
-    ) -> Outcome:
+    def record_failure(self, cell: Cell, error: BaseException) -> Outcome:
         """Record a failure of a cell."""
         self.store.write_failure(cell, error)
-        return Outcome(cell.key, "failed", seconds, f"{type(error).__name__}: {error}")
+        return Outcome(cell.key, "failed", f"{type(error).__name__}: {error}")
 
 
 class Worker:
@@ -140,7 +126,6 @@ class Worker:
     def submit(self, cell: Cell) -> None:
         """Send a cell to the process."""
         self.cell = cell
-        self.started = time.perf_counter()
         if self.connection.closed:
             self.start()
         # If the process has died, `wait_for_outcome` notices.
@@ -153,8 +138,7 @@ class Worker:
             answer = self.connection.recv()
         except (EOFError, ConnectionError):
             self.close()
-            seconds = time.perf_counter() - self.started
-            return self.runner.record_exit(self.cell, self.process.exitcode, seconds)
+            return self.runner.record_exit(self.cell, self.process.exitcode)
         if isinstance(answer, ResultsNotWritable):
             raise answer
         return answer

@@ -17,7 +17,7 @@ from pkm.experiments.cell.cell import Cell
 from pkm.experiments.config.errors import ConfigurationError, require_choices
 from pkm.experiments.config.settings import require
 from pkm.experiments.console.console import (
-    make_consoles,
+    make_console,
     make_main,
     require_one,
     show,
@@ -140,7 +140,7 @@ def run(names: Sequence[str], options: Mapping[str, str]) -> None:
         account = PrivacyAccountant(Budget(**terms), path, **options)
     else:
         account = PrivacyAccountant.open(path)
-    console, _ = make_consoles()
+    console = make_console()
     for charged in account.runs:
         flaws = f", flaws: {', '.join(charged.flaws)}" if charged.flaws else ""
         line = (

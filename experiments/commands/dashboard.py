@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pkm.experiments.commands.sync import load_configuration
 from pkm.experiments.console.console import (
-    make_consoles,
+    make_console,
     make_parser,
     run_action,
     show,
@@ -26,7 +26,7 @@ def run(overrides: Sequence[str], port: int) -> None:
     """Serve the results of a configuration, and print where."""
     config = load_configuration("dashboard", overrides)
     Store(config.results).check_writable()
-    console, _ = make_consoles()
+    console = make_console()
 
     def announce(address: str, pages: Mapping[str, str]) -> None:
         show(console, f"MLflow: {address} (Ctrl-C ends it)")

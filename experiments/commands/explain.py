@@ -23,7 +23,7 @@ from pkm.audit.report import load_method_class
 from pkm.experiments.config.method_parameters import get_parameter_names
 from pkm.experiments.config.settings import at_least
 from pkm.experiments.console.console import (
-    make_consoles,
+    make_console,
     make_main,
     require_one,
     show,
@@ -65,7 +65,7 @@ def run(
     except NotImplementedError as error:
         raise ValueError(str(error)) from error
 
-    console, _ = make_consoles()
+    console = make_console()
     header, *rows = list_releases(planned.schedule)
     title = f"{planned.method} {method.variant}, n={n} d={d} k={k}"
     table = Table(*header, title=title)

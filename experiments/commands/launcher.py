@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from pkm.experiments.applications.composition import check_configuration
 from pkm.experiments.commands.run_cells import run
 from pkm.experiments.config.errors import ConfigurationError
-from pkm.experiments.console.console import CellsFailed, make_consoles
+from pkm.experiments.console.console import CellsFailed, make_console
 
 
 def launch(
@@ -58,7 +58,7 @@ def launch(
     for job in jobs:
         settings = [name for name in job if name != "hydra"]
         configs.append(check_configuration(OmegaConf.masked_copy(job, settings), "run"))
-    objectives = run(configs, make_consoles()[0])
+    objectives = run(configs, make_console())
     return [
         run_job(
             hydra_context=context,

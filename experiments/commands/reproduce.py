@@ -12,7 +12,7 @@ from pkm.experiments.backends.server import start_server
 from pkm.experiments.config.errors import ConfigurationError, explain_unknown
 from pkm.experiments.config.groups import ALL_PAPERS, choices, read_choice
 from pkm.experiments.config.settings import RESULTS
-from pkm.experiments.console.console import CellsFailed, make_consoles
+from pkm.experiments.console.console import CellsFailed, make_console
 from pkm.experiments.plan.sweep import check_paper
 
 VERBS = ("plan", "run", "status", "retry", "report")
@@ -48,7 +48,7 @@ def run_job(config: DictConfig) -> None:
         raise ConfigurationError(explain_unknown("verb", config.verb, VERBS))
     if config.verb in ("status", "report"):
         RESULTS.require("results", config.results)
-    console, _ = make_consoles()
+    console = make_console()
     requests = make_requests(read_papers(config), config, console)
     gc.enable()
     if reproduce_papers(requests, config, console):

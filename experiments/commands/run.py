@@ -8,7 +8,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from pkm.experiments.applications.application import call, run_task
-from pkm.experiments.console.console import CellsFailed, make_consoles
+from pkm.experiments.console.console import CellsFailed, make_console
 
 
 @hydra.main(config_path=None, config_name="run", version_base="1.3")
@@ -37,7 +37,7 @@ def run_job(config: DictConfig) -> float:
     hydra_config = HydraConfig.get()
     is_job = hydra_config.mode == RunMode.MULTIRUN
     title = " ".join(hydra_config.overrides.task) if is_job else None
-    (objective,) = run([config], make_consoles()[0], title)
+    (objective,) = run([config], make_console(), title)
     if objective is None:
         raise CellsFailed("cells failed")
     return objective

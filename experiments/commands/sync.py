@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from pkm.experiments.applications.composition import load_config
 from pkm.experiments.config.settings import RESULTS, require
-from pkm.experiments.console.console import make_consoles, make_main, show
+from pkm.experiments.console.console import make_console, make_main, show
 from pkm.experiments.mlflow.tracking import summarize, sync
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.store.store import Store
@@ -61,7 +61,7 @@ def run(names: Sequence[str], options: Mapping[str, str]) -> None:
         cells=cells == "yes",
     )
     line = f"{summarize(counts)} ({config.tracking.uri})"
-    show(make_consoles()[0], line)
+    show(make_console(), line)
 
 
 main = make_main("sync", __doc__, "key=value", (), run)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pkm.experiments.applications.composition import load_config
 from pkm.experiments.backends.backends import check_backend, run_cells
 from pkm.experiments.config.backend import Backend
-from pkm.experiments.console.console import make_consoles, make_main, require_one
+from pkm.experiments.console.console import make_console, make_main, require_one
 from pkm.experiments.plan.plan import make_plan
 from pkm.experiments.reports.diff import SAME, compare_values
 from pkm.experiments.reports.verify import evaluate, find_target, select_needed
@@ -53,7 +53,7 @@ def run(names: Sequence[str], options: Mapping[str, str]) -> int:
     keys = [cell.key for cell in cells]
     print(f"{name} ({profile}): {len(cells)} cells are run again")
     backend = check_backend(Backend(**config.backend))
-    console, _ = make_consoles()
+    console = make_console()
     with tempfile.TemporaryDirectory() as folder:
         again = Store(folder)
         outcomes = run_cells(

@@ -24,15 +24,13 @@ class CellsFailed(RuntimeError):
     """Cells failed; the errors have been printed."""
 
 
-def make_consoles() -> tuple["Console", "Console"]:
-    """Make the consoles for output and errors; each is wide outside a terminal."""
+def make_console(*, stderr: bool = False) -> "Console":
+    """Make the console for output, or for errors; it is wide outside a terminal."""
     from rich.console import Console
 
-    width, error_width = (
-        None if stream.isatty() else 160 for stream in (sys.stdout, sys.stderr)
-    )
-    errors = Console(width=error_width, stderr=True, soft_wrap=True)
-    return Console(width=width), errors
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else 160
+    return Console(width=width, stderr=stderr, soft_wrap=stderr)
 
 
 def show(console: "Console", line: str, style: str = "") -> None:
@@ -146,9 +144,9 @@ def run_action(action: Callable[[], Any]) -> int:
     except USER_ERRORS as error:
         refusal = str(error)
     except KeyboardInterrupt:
-        make_consoles()[1].print(INTERRUPTED_MESSAGE)
+        make_console(stderr=True).print(INTERRUPTED_MESSAGE)
         return 130
-    make_consoles()[1].print(
+    make_console(stderr=True).print(
         f"error: {refusal}",
         style="red",
         markup=False,

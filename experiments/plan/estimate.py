@@ -83,7 +83,7 @@ def estimate_wall_time(
 
 def make_estimator(
     store: Store,
-    backend: Backend | None = None,
+    backend: Backend,
 ) -> Callable[[Cell], tuple[float, bool]]:
     """Make the function that estimates a cell's seconds.
 
@@ -95,7 +95,7 @@ def make_estimator(
     ----------
     store : Store
         The store that has timings.
-    backend : Backend, optional
+    backend : Backend
         Its time limit holds for cells that have no limit of their own.
 
     Returns
@@ -103,7 +103,6 @@ def make_estimator(
     callable
         Cell to (seconds, whether measured).
     """
-    backend = backend or Backend()
     columns = [*SIMILARITY_COLUMNS, "fit_seconds", "metric_seconds"]
     rows = store.read(store.keys()[:MAX_TIMINGS], columns)
     measured = {}

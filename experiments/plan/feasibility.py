@@ -7,7 +7,7 @@ from functools import lru_cache
 from pkm import datasets
 from pkm.compute.storage.grid_file import is_grid_file
 from pkm.datasets.dataset import shared_range
-from pkm.datasets.loading import FILE, NO_FILE, resolve
+from pkm.datasets.loading import FILE, resolve
 from pkm.datasets.scaling import DATA_DEPENDENT
 from pkm.datasets.user_files import FileOptions
 from pkm.experiments.cell.cell import Cell
@@ -41,8 +41,8 @@ class DatasetInfo:
 @lru_cache(maxsize=4096)
 def find_dataset_info(
     dataset: str,
-    file: FileOptions = NO_FILE,
-    bounds: tuple | None = None,
+    file: FileOptions,
+    bounds: tuple | None,
 ) -> DatasetInfo:
     """Return shape and default k of a data set; for a file this reads it."""
     known = resolve(dataset)

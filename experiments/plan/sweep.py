@@ -89,21 +89,20 @@ class Gap:
 
 @dataclass(frozen=True)
 class Substitution:
-    """A data set that is not available and its substitute.
+    """A data set that is not available and has a substitute.
 
     Parameters
     ----------
     sweep : str
         Which sweep requests it.
-    dataset, substitute : str
-        The name requested and the name used.
+    dataset : str
+        The name requested.
     family : str
         The patterns of both names: which data sets are replaced by which.
     """
 
     sweep: str
     dataset: str
-    substitute: str
     family: str
 
 
@@ -265,7 +264,7 @@ def expand_sweep(
         dataset, requested = source["name"], declared["name"]
         label = source["path"] or dataset
         if dataset != requested:
-            replaced = Substitution(name, requested, dataset, declared["family"])
+            replaced = Substitution(name, requested, declared["family"])
             substitutions.append(replaced)
         info = DatasetInfo() if unavailable else find_sweep_info(source, sweep.ks)
         noise = choose_noise(dataset, sweep.settings["noise"])

@@ -130,7 +130,7 @@ def describe_substitutions(substitutions: Iterable[Substitution]) -> list[str]:
     Examples
     --------
     >>> family = "g2-{d}-{sd} as g2-{d}-{sd}-generated"
-    >>> substitution = Substitution("g2", "g2-2-10", "g2-2-10-generated", family)
+    >>> substitution = Substitution("g2", "g2-2-10", family)
     >>> describe_substitutions([substitution])
     ['g2-{d}-{sd} as g2-{d}-{sd}-generated, because the file is not available: g2-2-10']
     """

@@ -25,7 +25,7 @@ from pkm.experiments.cell.environment import describe_environment, describe_sour
 from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import require_choices
 from pkm.experiments.config.settings import to_list
-from pkm.experiments.console.console import format_duration, make_consoles, show
+from pkm.experiments.console.console import format_duration, make_console, show
 from pkm.experiments.plan.estimate import estimate_costs, estimate_wall_time
 from pkm.experiments.plan.plan import Plan, make_plan, warn_seeded_noise
 from pkm.experiments.plan.sweep import apply_profile
@@ -133,9 +133,8 @@ def estimate_absent(
         Key of a cell to seconds.
     """
     store = Store(config.results)
-    attempted = store.list_attempted()
     cells = [cell for request in requests for cell in request.selection.cells]
-    absent = [cell for cell in cells if cell.key not in attempted]
+    absent = [cell for cell in cells if store.status(cell.key) == "absent"]
     return estimate_costs(absent, store, Backend(**config.backend))
 
 
@@ -360,7 +359,7 @@ def publish_in_background(
 
 def publish_and_capture(request: Request, config: DictConfig) -> str:
     """Publish a paper in another process; return what that printed."""
-    console, _ = make_consoles()
+    console = make_console()
     with console.capture() as printed:
         publish(request, config, console)
     return printed.get()

@@ -199,7 +199,7 @@ class Store:
     def _write_record(self, cell: Cell, record: dict) -> None:
         record["attempts"] += self.read_failure(cell.key).get("attempts", 0)
         content = json.dumps(record, indent=2, ensure_ascii=False).encode()
-        self._write_bytes(self.failure_path(cell.key), content, choose_mode(cell))
+        self._write_bytes(cell, self.failure_path(cell.key), content)
 
     def pop_file(self, key: str, status: str) -> bytes:
         """Remove the file of a done or failed cell; return it, for `write_file`."""
@@ -232,7 +232,7 @@ class Store:
             If the file cannot be written.
         """
         if status == "done":
-            self._write_bytes(self.path(cell.key), content, choose_mode(cell))
+            self._write_bytes(cell, self.path(cell.key), content)
             self.failure_path(cell.key).unlink(missing_ok=True)
         else:
             self._write_record(cell, json.loads(content))
@@ -320,8 +320,23 @@ class Store:
             The rows, cells in the order of `keys`, seeds in the order of the cell.
             Empty without columns where no cell is done.
         """
-        table = self.read_table(keys, columns)
-        return pd.DataFrame() if table is None else to_frame([table], columns)
+        keys = list(dict.fromkeys(keys))
+        cache, tables = self._open_cache(keys, columns)
+        parts = list(tables.values())
+        cached_keys = [key for key in keys if key in cache.keys]
+        if cached_keys:
+            parts.append(cache.read(cached_keys, columns))
+        if not parts:
+            return pd.DataFrame()
+        rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
+
+        positions = pc.index_in(rows["cell"], pa.array(keys)).to_numpy()
+        if (np.diff(positions) < 0).any():
+            rows = rows.take(np.argsort(positions, kind="stable"))
+        # The cache has the columns of all cells.
+        names = [name for name in BY_NAME if name in rows.column_names]
+        known = [name for name in names if rows[name].null_count < rows.num_rows]
+        return to_frame([rows.select(known)], columns)
 
     def read_all(self, columns: list[str] | None = None) -> pd.DataFrame:
         """Read the rows of all cells, newest first; see `read`.
@@ -345,38 +360,6 @@ class Store:
         for key in keys:
             mode &= self.path(key).stat().st_mode
         return mode
-
-    def read_table(
-        self,
-        keys: Iterable[str],
-        columns: list[str] | None = None,
-    ) -> pa.Table | None:
-        """Read the rows of many cells as they are stored; see `read`.
-
-        Returns
-        -------
-        Table or None
-            Columns in the order of `pkm.schema`, null where a cell lacks one that
-            another has. None where no cell is done.
-        """
-        keys = list(dict.fromkeys(keys))
-        cache, tables = self._open_cache(keys, columns)
-        parts = list(tables.values())
-        cached_keys = [key for key in keys if key in cache.keys]
-        if cached_keys:
-            parts.append(cache.read(cached_keys, columns))
-        if not parts:
-            return None
-        rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
-
-        positions = pc.index_in(rows["cell"], pa.array(keys)).to_numpy()
-        if (np.diff(positions) < 0).any():
-            rows = rows.take(np.argsort(positions, kind="stable"))
-        # The cache has the columns of all cells.
-        names = [name for name in BY_NAME if name in rows.column_names]
-        return rows.select(
-            [name for name in names if rows[name].null_count < rows.num_rows]
-        )
 
     def _open_cache(
         self,
@@ -422,10 +405,6 @@ class Store:
         cache, tables = self._open_cache(sorted(keys), None)
         return tables.keys() | (keys & cache.keys)
 
-    def list_attempted(self) -> set[str]:
-        """Return the keys of all cells that are done or failed."""
-        return self._list_files(".parquet").keys() | self._list_files(".failed.json")
-
     def keys(self) -> list[str]:
         """List the keys of all stored cells, newest first."""
         files = self._list_files(".parquet")
@@ -438,10 +417,12 @@ class Store:
 
     def _write_bytes(
         self,
+        cell: Cell,
         path: Path,
         content: bytes | memoryview,
-        mode: int,
     ) -> None:
+        """Write a file of a cell, for its owner alone if the data are restricted."""
+        mode = OWNER_FILE if cell.restricted else ANY_FILE
         with self._explain_unwritable():
             atomic_write(path, content, mode)
 
@@ -471,11 +452,6 @@ class Store:
             quarantine(path)
             return None
         return table
-
-
-def choose_mode(cell: Cell) -> int:
-    """Return the permissions of the files of a cell."""
-    return OWNER_FILE if cell.restricted else ANY_FILE
 
 
 def quarantine(path: Path) -> None:

@@ -15,7 +15,7 @@ from pkm.catalogue import CONF, ENTRY_POINTS, FOLDERS
 from pkm.experiments.applications.composition import load_config
 from pkm.experiments.commands import dashboard, reproduce, run, run_cells, sync
 from pkm.experiments.config.groups import choices
-from pkm.experiments.console.console import make_consoles
+from pkm.experiments.console.console import make_console
 
 pytestmark = pytest.mark.integration
 ROOT = CONF.parent
@@ -93,7 +93,7 @@ def test_a_folder_that_is_asked_for_gets_hydras_record(call):
 @pytest.mark.slow
 def test_a_job_answers_with_its_objective(tmp_path):
     words = ["seeds=3", "metrics=[silhouette,nicv]", f"results={tmp_path}"]
-    console, _ = make_consoles()
+    console = make_console()
 
     def answers(*more):
         return run_cells.run(

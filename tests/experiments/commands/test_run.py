@@ -174,7 +174,7 @@ def test_a_file_of_every_class_runs_from_the_command_line(call_run, monkeypatch,
 
     monkeypatch.setattr(launcher, "run", recording)
     # So wide that no name is broken.
-    monkeypatch.setattr(launcher, "make_consoles", lambda: [Console(width=2000)])
+    monkeypatch.setattr(launcher, "make_console", lambda: Console(width=2000))
     words = [
         "dataset=blobs-200-2-3",
         "preprocessing=range",

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pkm.experiments.console.console import make_consoles, make_main, run_action
+from pkm.experiments.console.console import make_console, make_main, run_action
 
 
 @pytest.mark.parametrize(
@@ -36,5 +36,5 @@ def test_each_console_has_the_width_of_its_stream(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     monkeypatch.setenv("COLUMNS", "70")
-    output, errors = make_consoles()
+    output, errors = make_console(), make_console(stderr=True)
     assert (output.width, errors.width) == (160, 70)

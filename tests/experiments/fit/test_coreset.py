@@ -47,4 +47,4 @@ def test_method_without_coresets_is_refused_before_it_runs():
     fastlloyd = "pkm.methods.FastLloyd"
     cell = dataclasses.replace(CELL, method="fastlloyd", target=fastlloyd, params={})
     with pytest.raises(ValueError, match="one that releases coresets where coreset=true"):
-        check_cell(cell, find_dataset_info(cell.dataset), None)
+        check_cell(cell, find_dataset_info(cell.dataset, cell.file, None), None)

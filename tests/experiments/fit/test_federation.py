@@ -11,6 +11,7 @@ from pkm import federation
 from pkm.experiments.applications.composition import load_config
 from pkm.experiments.cell.code_hash import COMMON_MODULES, code_hash, find_dependencies
 from pkm.experiments.commands import reproduce, run
+from pkm.experiments.config.backend import Backend
 from pkm.experiments.config.errors import ConfigurationError
 from pkm.experiments.config.groups import choices
 from pkm.experiments.fit.central import Central
@@ -238,7 +239,7 @@ def test_estimate_depends_on_latency_and_processes(tmp_path):
     store.write(local, rows)
     central_rows = execute(CENTRAL_CELL).assign(fit_seconds=1.0, metric_seconds=0.0)
     store.write(CENTRAL_CELL, central_rows)
-    estimate = make_estimator(store)
+    estimate = make_estimator(store, Backend())
     assert estimate(local) == (pytest.approx(20, abs=0.1), True)
     assert estimate(CENTRAL_CELL) == (pytest.approx(4, abs=0.1), True)
     assert estimate(remote) == (estimate_without_timings(remote), False)

@@ -17,17 +17,17 @@ from pkm.experiments.store.store import Store
 def test_estimate_prefers_measured_times(tmp_path):
     store = Store(tmp_path)
     (cell,) = cells()
-    assert make_estimator(store)(cell) == (estimate_without_timings(cell), False)
+    assert make_estimator(store, Backend())(cell) == (estimate_without_timings(cell), False)
     rows = execute(cell).assign(fit_seconds=3.0, metric_seconds=2.0)
     store.write(cell, rows)
-    seconds, measured = make_estimator(store)(cell)
+    seconds, measured = make_estimator(store, Backend())(cell)
     assert measured
     assert seconds == pytest.approx(2 * 5.0, abs=0.1)
     # Times of a cell without timing do not apply to a timing cell; a limit bounds the estimate.
     (timed,) = cells(timing=True)
-    assert make_estimator(store)(timed) == (estimate_without_timings(timed), False)
+    assert make_estimator(store, Backend())(timed) == (estimate_without_timings(timed), False)
     (limited,) = cells(time_limit=4)
-    assert make_estimator(store)(limited) == (4, True)
+    assert make_estimator(store, Backend())(limited) == (4, True)
     assert make_estimator(store, Backend(time_limit=3))(cell) == (3, True)
     assert make_estimator(store, Backend(time_limit=3))(limited) == (4, True)
 
@@ -37,7 +37,7 @@ def test_results_of_older_versions_give_estimates(tmp_path):
     (cell,) = cells()
     rows = execute(cell).assign(fit_seconds=3.0, metric_seconds=2.0)
     store.write(cell, rows.drop(columns=["timing", "half_width", "n_centers", "references"]))
-    assert make_estimator(store)(cell)[1]
+    assert make_estimator(store, Backend())(cell)[1]
 
 
 def test_rough_estimate_depends_on_number_of_centers():

@@ -39,11 +39,7 @@ def test_substitute_replaces_missing_data(tmp_path, monkeypatch):
     assert plan.gaps == ()
     missing = plan.list_missing(Store(tmp_path / "results"))
     assert set(missing["reason"]) == {"not run"}
-    substitutions = [(pair.dataset, pair.substitute) for pair in plan.substitutions]
-    assert substitutions == [
-        ("g2-128-20", "g2-128-20-generated"),
-        ("g2-256-20", "g2-256-20-generated"),
-    ]
+    assert [pair.dataset for pair in plan.substitutions] == ["g2-128-20", "g2-256-20"]
     (family,) = describe_substitutions(plan.substitutions)
     expected = "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: "
     assert family == f"{expected}g2-128-20, g2-256-20"
