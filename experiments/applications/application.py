@@ -5,8 +5,7 @@ import itertools
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
@@ -84,8 +83,21 @@ def call(
     def run_application() -> None:
         register_plugins()
         completed = complete_arguments(argv, command)
-        with pause_garbage_collection(), replace_arguments(command, completed):
-            application()
+        # Hydra completes the command line of this program, of which it knows no verbs.
+        program = "pkm" if "-sc" in completed else f"pkm {command}"
+        # What imports and plans create stays until the end of the process. To search it
+        # for reference cycles takes a sixth of the time until the first cell: whoever
+        # runs cells enables the collector before.
+        gc.disable()
+        try:
+            with (
+                patch.object(sys, "argv", [program, *completed]),
+                # Hydra raises errors.
+                patch.dict(os.environ, {FULL_ERROR: "1"}),
+            ):
+                application()
+        finally:
+            gc.enable()
 
     # With Hydra's own variable set, the user wants its traceback.
     if os.environ.get(FULL_ERROR) == "1":
@@ -219,35 +231,6 @@ def complete_options(argv: Sequence[str], command: str) -> list[str]:
             raise ConfigurationError(f"{value!r} is no value of {option}{hint}")
         completed.append(word)
     return completed
-
-
-@contextmanager
-def pause_garbage_collection() -> Iterator[None]:
-    """Pause Python's garbage collector in a block, until `gc.enable` is called.
-
-    What imports and plans create stays until the end of the process. To search it for
-    reference cycles takes a sixth of the time until the first cell.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-@contextmanager
-def replace_arguments(
-    command: str,
-    argv: Sequence[str],
-) -> Iterator[None]:
-    """Let Hydra see the arguments as those of the process, and raise errors."""
-    # Hydra completes the command line of this program, of which it knows no verbs.
-    program = "pkm" if "-sc" in argv else f"pkm {command}"
-    with (
-        patch.object(sys, "argv", [program, *argv]),
-        patch.dict(os.environ, {FULL_ERROR: "1"}),
-    ):
-        yield
 
 
 def run_task(

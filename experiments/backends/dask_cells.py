@@ -59,7 +59,6 @@ NO_TLS = (
     "sees all data. Use tls:// (dask's setting distributed.comm), or a network of your "
     "own"
 )
-SAME_VERSION = "install the same version on all machines"
 #: A worker runs one cell at a time, whatever its number of threads.
 CELL_LOCK = threading.Lock()
 #: The process that runs cells for this worker, by the id of the run: at most one.
@@ -85,9 +84,7 @@ def check_cluster(backend: Backend) -> Backend:
     with open_client(backend, 1) as client:
         if not backend.scheduler.startswith("tls://"):
             show(make_console(stderr=True), NO_TLS, "yellow")
-        # Another Python may not be able to read code that is sent to it.
-        check_python(client.get_versions()["workers"], backend.scheduler)
-        check_code(client.run(identify_code, on_error="return"), backend.scheduler)
+        check_code(client.run(read_versions, on_error="return"), backend.scheduler)
         return replace(backend, jobs=_count_threads(client))
 
 
@@ -340,21 +337,20 @@ def close_process(run: str) -> None:
         PROCESSES.pop(run).close()
 
 
-def identify_code() -> tuple[str, str]:
-    """Return the version of pkm in this process, and the digest of its code."""
-    return pkm.__version__, subpackages_digest(*WORKER_PACKAGES)
+def read_versions() -> tuple[str, str, str]:
+    """Return the versions of Python and pkm in this process, and the code's digest."""
+    # The last number of Python's version changes no code.
+    python = platform.python_version().rpartition(".")[0]
+    return python, pkm.__version__, subpackages_digest(*WORKER_PACKAGES)
 
 
-def check_python(
-    workers: Mapping[str, Mapping],
-    scheduler: str,
-) -> None:
-    """Refuse a cluster without workers, and workers with another Python.
+def check_code(workers: Mapping[str, Any], scheduler: str) -> None:
+    """Refuse a cluster without workers, and workers with other code than this process.
 
     Parameters
     ----------
     workers : mapping
-        Address of a worker to its versions, as dask reports them.
+        Address of a worker to the result of `read_versions`, or to its error.
     scheduler : str
         Its address, for the message.
     """
@@ -363,46 +359,22 @@ def check_python(
             f"scheduler={scheduler!r} has no worker: start some with "
             f"`dask worker {scheduler}`"
         )
-    local_python = platform.python_version()
-    for address, versions in workers.items():
-        python = str(versions["host"]["python"]).partition(".final")[0]
-        # The last number changes no code.
-        if python.rpartition(".")[0] != local_python.rpartition(".")[0]:
-            difference = f"has Python {python}, this process {local_python}"
-            raise _make_code_error(scheduler, address, difference)
-
-
-def check_code(workers: Mapping[str, Any], scheduler: str) -> None:
-    """Refuse workers without pkm, or with another version of it than this process.
-
-    Parameters
-    ----------
-    workers : mapping
-        Address of a worker to the result of `identify_code`, or to its error.
-    scheduler : str
-        Its address, for the message.
-    """
-    local_code = identify_code()
+    local_python, local_version, _ = local_code = read_versions()
     for address, code in workers.items():
         if code == local_code:
             continue
         if isinstance(code, BaseException):
             difference = f"cannot import pkm ({_get_first_line(code)})"
-        elif code[0] == local_code[0]:
-            difference = f"has pkm {code[0]} with other code than this process"
+        elif code[0] != local_python:
+            difference = f"has Python {code[0]}, this process {local_python}"
+        elif code[1] != local_version:
+            difference = f"has pkm {code[1]}, this process {local_version}"
         else:
-            difference = f"has pkm {code[0]}, this process {local_code[0]}"
-        raise _make_code_error(scheduler, address, difference)
-
-
-def _make_code_error(
-    scheduler: str,
-    address: str,
-    difference: str,
-) -> ConfigurationError:
-    return ConfigurationError(
-        f"scheduler={scheduler!r}: worker {address} {difference}: {SAME_VERSION}"
-    )
+            difference = f"has pkm {code[1]} with other code than this process"
+        raise ConfigurationError(
+            f"scheduler={scheduler!r}: worker {address} {difference}: install the same "
+            "version on all machines"
+        )
 
 
 def _import_distributed() -> Any:

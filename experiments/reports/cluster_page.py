@@ -45,11 +45,12 @@ def build_page(model: Any, schema: Schema, smallest: float) -> str:
     statement = model.statement()
     n_groups = len(model.cluster_centers_)
     groups = [f"Group {number + 1}" for number in range(n_groups)]
-    charts = {
-        "Sizes": draw_sizes(model, groups),
-        "Which groups are alike": draw_map(model, groups),
-        "Profiles": draw_profiles(model, schema, groups),
-    }
+    with matplotlib.rc_context(fname=style_path("bench")):
+        charts = {
+            "Sizes": draw_sizes(model, groups),
+            "Which groups are alike": draw_map(model, groups),
+            "Profiles": draw_profiles(model, schema, groups),
+        }
     images = [embedded(save(chart, "png")) for chart in charts.values()]
     centers = describe_centers(model, schema)
     return render(
@@ -130,18 +131,17 @@ def draw_sizes(model: Any, groups: list[str]) -> Figure:
     sizes = model.cluster_sizes_
     errors = np.abs(model.cluster_sizes_interval_.T - sizes)
     height = 0.8 + 0.3 * len(groups)
-    with matplotlib.rc_context(fname=style_path("bench")):
-        figure = Figure((CHART_WIDTH, height))
-        axes = figure.subplots()
-        axes.barh(
-            groups,
-            sizes,
-            xerr=errors,
-            color=find_colors(groups),
-            capsize=3,
-        )
-        axes.invert_yaxis()
-        axes.set_xlabel("records, with 95 % intervals of all together")
+    figure = Figure((CHART_WIDTH, height))
+    axes = figure.subplots()
+    axes.barh(
+        groups,
+        sizes,
+        xerr=errors,
+        color=find_colors(groups),
+        capsize=3,
+    )
+    axes.invert_yaxis()
+    axes.set_xlabel("records, with 95 % intervals of all together")
     return figure
 
 
@@ -155,26 +155,25 @@ def draw_map(model: Any, groups: list[str]) -> Figure:
 
     sizes = model.cluster_sizes_
     largest = max(sizes.max(), 1.0)
-    with matplotlib.rc_context(fname=style_path("bench")):
-        figure = Figure((CHART_WIDTH, 0.6 * CHART_WIDTH))
-        axes = figure.subplots()
-        axes.scatter(
-            *places.T,
-            s=LARGEST_CIRCLE * sizes / largest,
-            color=find_colors(groups),
-            alpha=0.6,
+    figure = Figure((CHART_WIDTH, 0.6 * CHART_WIDTH))
+    axes = figure.subplots()
+    axes.scatter(
+        *places.T,
+        s=LARGEST_CIRCLE * sizes / largest,
+        color=find_colors(groups),
+        alpha=0.6,
+    )
+    for group, place in zip(groups, places.tolist(), strict=True):
+        axes.annotate(
+            group,
+            place,
+            ha="center",
+            va="center",
         )
-        for group, place in zip(groups, places.tolist(), strict=True):
-            axes.annotate(
-                group,
-                place,
-                ha="center",
-                va="center",
-            )
-        axes.margins(0.2)
-        axes.set_aspect("equal", "datalim")
-        axes.set_xticks([])
-        axes.set_yticks([])
+    axes.margins(0.2)
+    axes.set_aspect("equal", "datalim")
+    axes.set_xticks([])
+    axes.set_yticks([])
     return figure
 
 
@@ -197,37 +196,36 @@ def draw_profiles(model: Any, schema: Schema, groups: list[str]) -> Figure:
     colors = find_colors(groups)
     n_rows = math.ceil(max(len(names), 1) / PANELS_PER_ROW)
     height = 0.5 + PANEL_HEIGHT * n_rows
-    with matplotlib.rc_context(fname=style_path("bench")):
-        figure = Figure((CHART_WIDTH, height), layout="constrained")
-        grid = figure.subplots(
-            n_rows,
-            PANELS_PER_ROW,
-            squeeze=False,
-        )
-        panels = list(grid.flat)
-        for axes, name in zip(panels, names, strict=False):
-            counts = profile.counts[:, places.index(name)]
-            for group in visible.tolist():
-                axes.stairs(
-                    counts[group].clip(0) / sizes[group],
-                    color=colors[group],
-                    label=groups[group],
-                )
-            # Bins are equally wide on the schema's scale.
-            last = len(words) - 1
-            ticks = [0, last // 2, last]
-            axes.set_xticks(ticks, words[name].iloc[ticks])
-            axes.set_title(name)
-        for axes in panels[len(names) :]:
-            axes.set_axis_off()
-        handles, labels = panels[0].get_legend_handles_labels()
-        if handles:
-            figure.legend(
-                handles,
-                labels,
-                loc="outside lower center",
-                ncols=4,
+    figure = Figure((CHART_WIDTH, height), layout="constrained")
+    grid = figure.subplots(
+        n_rows,
+        PANELS_PER_ROW,
+        squeeze=False,
+    )
+    panels = list(grid.flat)
+    for axes, name in zip(panels, names, strict=False):
+        counts = profile.counts[:, places.index(name)]
+        for group in visible.tolist():
+            axes.stairs(
+                counts[group].clip(0) / sizes[group],
+                color=colors[group],
+                label=groups[group],
             )
+        # Bins are equally wide on the schema's scale.
+        last = len(words) - 1
+        ticks = [0, last // 2, last]
+        axes.set_xticks(ticks, words[name].iloc[ticks])
+        axes.set_title(name)
+    for axes in panels[len(names) :]:
+        axes.set_axis_off()
+    handles, labels = panels[0].get_legend_handles_labels()
+    if handles:
+        figure.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=4,
+        )
     return figure
 
 

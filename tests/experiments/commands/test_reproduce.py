@@ -172,8 +172,9 @@ def test_reports_of_several_papers_are_made_by_another_process(tmp_path, capsys)
 
 
 def test_no_cycles_are_looked_for_until_cells_are_run():
-    with application.pause_garbage_collection():
-        assert not gc.isenabled()
+    states = []
+    assert application.call(lambda: states.append(gc.isenabled()), "reproduce", []) == 0
+    assert states == [False]
     assert gc.isenabled()
 
 
