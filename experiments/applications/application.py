@@ -125,8 +125,7 @@ def complete_arguments(argv: Sequence[str], command: str) -> list[str]:
     if SUBMITIT in argv:
         argv = expand_submitit(argv)
     # Hydra reads options before or after all keys, not between them.
-    flags = [word for word in argv if word in MULTIRUN]
-    words = [*flags, *(word for word in argv if word not in flags)]
+    words = sorted(argv, key=lambda word: word not in MULTIRUN)
     argv = complete_options(words, command)
     keys = {word.partition("=")[0] for word in argv}
     if keys & {"-h", "--help"} and command == "run" and "method" not in keys:

@@ -6,7 +6,8 @@
 What the server prints is in ``mlflow.log`` in the results folder. Ctrl-C ends it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pkm.experiments.commands.sync import load_configuration
@@ -14,7 +15,6 @@ from pkm.experiments.console.console import (
     make_console,
     make_parser,
     run_action,
-    show,
 )
 from pkm.experiments.mlflow.dashboard import serve
 from pkm.experiments.store.store import Store
@@ -26,18 +26,10 @@ def run(overrides: Sequence[str], port: int) -> None:
     """Serve the results of a configuration, and print where."""
     config = load_configuration("dashboard", overrides)
     Store(config.results).check_writable()
-    console = make_console()
-
-    def announce(address: str, pages: Mapping[str, str]) -> None:
-        show(console, f"MLflow: {address} (Ctrl-C ends it)")
-        for name, page in pages.items():
-            show(console, f"  {name}: {page}")
-
     log = Path(config.results) / LOG
-    try:
-        serve(config.tracking.uri, config.tracking.artifacts, port, log, announce)
-    except KeyboardInterrupt:
-        return
+    tracking = config.tracking
+    with suppress(KeyboardInterrupt):
+        serve(tracking.uri, tracking.artifacts, port, log, make_console())
 
 
 def main(argv: Sequence[str]) -> int:

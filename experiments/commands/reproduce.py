@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from pkm.experiments.applications.application import call, run_task
 from pkm.experiments.backends.server import start_server
-from pkm.experiments.config.errors import ConfigurationError, explain_unknown
+from pkm.experiments.config.errors import require_choices
 from pkm.experiments.config.groups import ALL_PAPERS, choices, read_choice
 from pkm.experiments.config.settings import RESULTS
 from pkm.experiments.console.console import CellsFailed, make_console
@@ -44,8 +44,8 @@ def run_job(config: DictConfig) -> None:
     # Imported here: it takes seconds, which a help text or a refusal need not.
     from pkm.experiments.reports.reproduction import make_requests, reproduce_papers
 
-    if config.verb not in (None, *VERBS):
-        raise ConfigurationError(explain_unknown("verb", config.verb, VERBS))
+    if config.verb is not None:
+        require_choices("verb", [config.verb], VERBS)
     if config.verb in ("status", "report"):
         RESULTS.require("results", config.results)
     console = make_console()

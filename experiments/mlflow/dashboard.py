@@ -6,11 +6,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pkm.experiments.config.settings import require
+from pkm.experiments.console.console import show
 from pkm.experiments.mlflow.tracking import TrackingError, is_server, open_client
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 HOST = "127.0.0.1"
 #: Seconds between two looks at the server.
@@ -26,13 +30,13 @@ def serve(
     artifacts: str,
     port: int,
     log: Path,
-    announce: Callable[[str, Mapping[str, str]], None],
+    console: "Console",
 ) -> None:
     """Serve MLflow's interface until the process is interrupted.
 
-    It listens on this machine alone, and prints into the file `log`; `announce` is
-    called with the address, and with that of each experiment's runs, once it answers. A
-    tracking server has an interface already: only its addresses are announced.
+    It listens on this machine alone, and prints into the file `log`. Its address, and
+    that of each experiment's runs, are printed on the console once it answers. A
+    tracking server has an interface already: only its addresses are printed.
 
     Raises
     ------
@@ -52,12 +56,13 @@ def serve(
             filter_string=condition, max_results=MAX_EXPERIMENTS
         )
     address = uri.rstrip("/") if is_server(uri) else f"http://{HOST}:{port}"
-    pages = {
-        experiment.name: RUNS_PAGE.format(address=address, id=experiment.experiment_id)
-        for experiment in experiments
-    }
+    lines = [f"MLflow: {address} (Ctrl-C ends it)"]
+    for experiment in experiments:
+        page = RUNS_PAGE.format(address=address, id=experiment.experiment_id)
+        lines.append(f"  {experiment.name}: {page}")
+    announcement = "\n".join(lines)
     if is_server(uri):
-        announce(address, pages)
+        show(console, announcement)
         return
     command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
     command += ["--host", HOST, "--port", str(port), "--backend-store-uri", uri]
@@ -77,7 +82,7 @@ def serve(
         while process.poll() is None and not is_open(port):
             time.sleep(POLL_SECONDS)
         if process.poll() is None:
-            announce(address, pages)
+            show(console, announcement)
         # MLflow imports polars, whose handler of Ctrl-C lets a blocking wait go on.
         while process.poll() is None:
             time.sleep(POLL_SECONDS)
