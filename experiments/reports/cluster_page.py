@@ -231,8 +231,9 @@ def draw_profiles(model: Any, schema: Schema, groups: list[str]) -> Figure:
 
 def find_colors(groups: list[str]) -> list[str]:
     """Return the color of each group, in all charts."""
-    colors = itertools.cycle(color for color, _ in CYCLE)
-    return list(itertools.islice(colors, len(groups)))
+    return [
+        color for _, (color, _) in zip(groups, itertools.cycle(CYCLE), strict=False)
+    ]
 
 
 def to_html(statement: str) -> Markup:

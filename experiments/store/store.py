@@ -122,7 +122,7 @@ class Store:
             remove_empty_folders(missing)
             raise
 
-    def write(self, cell: Cell, rows: pd.DataFrame) -> Path:
+    def write(self, cell: Cell, rows: pd.DataFrame) -> None:
         """Store the rows of a finished cell atomically; drop its failure record.
 
         Parameters
@@ -132,11 +132,6 @@ class Store:
         rows : DataFrame
             One row per seed, in the order of ``cell.seeds``; column ``cell`` holds the
             key.
-
-        Returns
-        -------
-        Path
-            The file written.
 
         Raises
         ------
@@ -168,7 +163,6 @@ class Store:
             store_schema=False,
         )
         self.write_file(cell, sink.getvalue(), "done")
-        return self.path(cell.key)
 
     def write_failure(
         self,
