@@ -34,11 +34,10 @@ LAYOUT_TOKENS = {
     tokenize.NEWLINE,
     tokenize.NL,
 }
-MAX_WIDTH = 88  # columns
 MAX_LENGTH = 60  # lines of a function
 MAX_MODULES = 20  # of a folder
 MAX_WORDS = 30  # of a sentence
-TARGETS = f"8 tokens a line at most, 5 % comments in algorithms, {MAX_WIDTH} columns"
+TARGETS = "8 tokens a line at most, 5 % comments in algorithms"
 #: Parts of a page that are not prose: code, tables, headings.
 NON_PROSE = re.compile(r"```.*?```|^[|#].*?$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 
@@ -62,7 +61,6 @@ def summarize(paths: Iterable[Path]) -> dict[str, float]:
         "tokens/line": counts["tokens"] / code,
         "comments %": 100 * counts["comments"] / lines,
         "docstrings %": 100 * counts["docstrings"] / lines,
-        f"> {MAX_WIDTH} %": 100 * counts["wide"] / lines,
         "function p50": lengths[len(lengths) // 2],
         "p90": lengths[len(lengths) * 9 // 10],
         f"> {MAX_LENGTH} %": 100 * n_long / len(lengths),
@@ -94,17 +92,7 @@ def measure(path: Path) -> tuple[Counter[str], list[int]]:
             code.add(line)
     counts["code"] = len(code)
     counts["docstrings"] = len(docstrings)
-    counts["wide"] = len(find_wide_lines(text))
     return counts, lengths
-
-
-def find_wide_lines(text: str) -> list[int]:
-    """Return the numbers of the lines with too many columns."""
-    return [
-        number
-        for number, line in enumerate(text.splitlines(), start=1)
-        if len(line) > MAX_WIDTH
-    ]
 
 
 def list_python_files(folder: str) -> list[Path]:
@@ -128,21 +116,15 @@ def find_large_folders(paths: Iterable[Path]) -> Iterator[str]:
             yield f"{name_path(folder)}: {n} modules; at most {MAX_MODULES} in a folder"
 
 
-def report_cycles_and_pages() -> Iterator[str]:
-    """Yield lines on import cycles, large folders and the length of the pages."""
-    yield from find_large_folders(read_modules().values())
-    cycles = find_cycles(make_graph(read_imports()))
-    for cycle in cycles:
-        yield f"import cycle: {' '.join(sorted(cycle))}"
-    yield f"import cycles: {len(cycles)}"
-
+def describe_pages() -> str:
+    """Say how long the pages are, and how many of their sentences are too long."""
     pages = list_files("docs/*.md")
     text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
     text = re.sub("<!--.*?-->", "", text, flags=re.DOTALL)
     sentences = re.split(r"(?<=[.:;])\s+", NON_PROSE.sub(" ", text))
     long = sum(len(sentence.split()) > MAX_WORDS for sentence in sentences)
     size = f"{len(text) // 1000} KB"
-    yield f"pages: {size}, {long} sentences of more than {MAX_WORDS} words"
+    return f"pages: {size}, {long} sentences of more than {MAX_WORDS} words"
 
 
 def find_violations() -> Iterator[str]:
@@ -160,9 +142,6 @@ def find_violations() -> Iterator[str]:
         if comments < rule.get("min_comments", 0):
             yield f"{name}: {comments:.2f} % comments; at least {rule['min_comments']}"
         yield from find_large_folders(paths)
-        for path in paths:
-            for number in find_wide_lines(path.read_text(encoding="utf-8")):
-                yield f"{name_path(path)}:{number}: more than {MAX_WIDTH} columns"
         for cycle in cycles:
             if any(modules[module] in paths for module in cycle):
                 yield f"{name}: import cycle: {' '.join(sorted(cycle))}"
@@ -221,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     groups = {name_path(path): [path] for path in code} if options.files else files
     rows = {name: summarize(paths) for name, paths in groups.items()}
     print_table(rows | {"all but tests": summarize(code)})
-    print(*report_cycles_and_pages(), f"targets: {TARGETS}", sep="\n")
+    print(describe_pages(), f"targets: {TARGETS}", sep="\n")
     return 0
 
 

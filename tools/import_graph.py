@@ -35,10 +35,10 @@ class Import:
     in_function: bool
 
 
-def list_files(pattern: str) -> list[Path]:
+def list_files(*patterns: str) -> list[Path]:
     """Return the repository's files that match; neither links nor ignored files."""
     listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         check=True,

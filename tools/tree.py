@@ -8,47 +8,38 @@ The site of ``make docs`` shows it as a page: MkDocs calls `on_files` (``hooks``
 
 import argparse
 import ast
-import subprocess
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from import_graph import ROOT, list_files, parse
+
 #: Column at which sentences begin.
 WIDTH = 36
 
 
-def list_modules(folders: Iterable[str] = ()) -> list[PurePosixPath]:
-    """List the Python files that git tracks, without tests unless named."""
-    folders = list(folders) or [".", ":!tests"]
-    command = ["git", "ls-files", "--", *folders]
-    listing = subprocess.run(
-        command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    paths = [PurePosixPath(name) for name in listing.stdout.splitlines()]
-    return [path for path in paths if path.suffix == ".py" and (ROOT / path).is_file()]
+def list_modules(folders: Iterable[str] = ()) -> list[Path]:
+    """List the Python files that git does not ignore, without tests unless named."""
+    paths = list_files(*(folders or [".", ":!tests"]))
+    return [path.relative_to(ROOT) for path in paths if path.suffix == ".py"]
 
 
-def read_first_line(path: PurePosixPath) -> str:
+def read_first_line(path: Path) -> str:
     """Return the first line of a module's docstring, or nothing where there is none."""
     file = ROOT / path
     if not file.is_file():
         return ""
-    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    docstring = ast.get_docstring(parse(file)) or ""
     return docstring.partition("\n")[0]
 
 
-def format_line(path: PurePosixPath, name: str, sentence: str) -> str:
+def format_line(path: Path, name: str, sentence: str) -> str:
     """Write one line of the tree, indented by the depth of the path."""
     indent = "  " * (len(path.parts) - 1)
     return f"{indent + name:{WIDTH}}{sentence}".rstrip()
 
 
-def format_tree(modules: Iterable[PurePosixPath]) -> str:
+def format_tree(modules: Iterable[Path]) -> str:
     """Write modules as a tree; a folder has the sentence of its ``__init__.py``."""
     lines = []
     folders = set()
@@ -86,7 +77,6 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     modules = list_modules(arguments.folders)
     if not modules:
-        parser.error(
-            f"FOLDER={' '.join(arguments.folders)} holds no module that git tracks"
-        )
+        folders = " ".join(arguments.folders)
+        parser.error(f"FOLDER={folders} holds no module that git does not ignore")
     print(format_tree(modules))

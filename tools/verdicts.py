@@ -12,7 +12,7 @@ if the folders cannot be compared.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -56,25 +56,23 @@ def write_counts(claims: pd.DataFrame) -> str:
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
-def list_flips(
-    a: Mapping[str, str],
-    b: Mapping[str, str],
-) -> list[str]:
+def list_flips(pairs: pd.DataFrame) -> list[str]:
     """List the claims with two unlike verdicts, both of them decided.
 
     Examples
     --------
-    >>> list_flips({"p/x": "holds"}, {"p/x": "not reproduced"})
-    ['p/x: holds -> not reproduced']
-    >>> list_flips({"p/x": "holds"}, {"p/x": "inconclusive"})
+    >>> columns = ["verdict_a", "verdict_b"]
+    >>> list_flips(pd.DataFrame([["holds", "not run"]], ["p/x"], columns))
     []
+    >>> list_flips(pd.DataFrame([["holds", "not reproduced"]], ["p/x"], columns))
+    ['p/x: holds -> not reproduced']
     """
-    flips = []
-    for name in a:
-        pair = {a[name], b.get(name, a[name])}
-        if len(pair) > 1 and not pair & UNDECIDED:
-            flips.append(f"{name}: {a[name]} -> {b[name]}")
-    return flips
+    verdicts = pairs[["verdict_a", "verdict_b"]]
+    return [
+        f"{name}: {a} -> {b}"
+        for name, a, b in verdicts.itertuples()
+        if a != b and not {a, b} & UNDECIDED
+    ]
 
 
 def pair_claims(
@@ -120,10 +118,7 @@ def main(argv: Sequence[str]) -> int:
         pairs = pair_claims(a, read_claims(folders.b))
     except (FileNotFoundError, ValueError) as error:
         parser.error(str(error))
-    flips = []
-    for _, rows in pairs.groupby("name"):
-        verdicts = rows[["verdict_a", "verdict_b"]].to_dict()
-        flips += list_flips(*verdicts.values())
+    flips = list_flips(pairs.sort_values("name", kind="stable"))
     print(f"{len(flips)} of {len(pairs)} claims flip")
     print(*flips, sep="\n", end="\n" if flips else "")
     return int(bool(flips))

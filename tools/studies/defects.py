@@ -14,8 +14,15 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 import yaml
-from families import FAMILIES, any_shape, blobs, cost, replaced_constant, widen
-from sklearn.cluster import KMeans
+from families import (
+    FAMILIES,
+    any_shape,
+    blobs,
+    cost,
+    fit_reference,
+    replaced_constant,
+    widen,
+)
 
 from pkm.methods import PEMeans, SynopsisKMeans, planned
 from pkm.privacy import Budget, Curator, Ledger, NoiseStreams
@@ -95,8 +102,7 @@ def measure(
         data = draw(seed, *drawn, most)
         points = data.points
         k = data.n_clusters
-        reference = KMeans(k, n_init=5, random_state=0).fit(points)
-        best = cost(points, reference.cluster_centers_)
+        _, best = fit_reference(points, k)
         unit = k / len(points) if "of_a_cluster" in part else 1
         for variant, epsilon, seed in settings:
             parameters = dict(SETTINGS["variants"][variant])

@@ -271,6 +271,16 @@ def cost(
     return total
 
 
+def fit_reference(
+    points: np.ndarray,
+    n_clusters: int,
+    n_init: int = 5,
+) -> tuple[KMeans, float]:
+    """Fit the best of some k-means, and compute its cost."""
+    reference = KMeans(n_clusters, n_init=n_init, random_state=0).fit(points)
+    return reference, cost(points, reference.cluster_centers_)
+
+
 def largest_missed(
     points: np.ndarray,
     reference: KMeans,
@@ -310,9 +320,7 @@ def measure(
         draw = FAMILIES.get(family)
         data = draw(rng) if draw else published(family)
         points = data.points
-        reference = KMeans(data.n_clusters, n_init=5, random_state=0)
-        reference.fit(points)
-        best_cost = cost(points, reference.cluster_centers_)
+        reference, best_cost = fit_reference(points, data.n_clusters)
         mean = points.mean(axis=0, keepdims=True)
         mean_ratio = cost(points, mean) / best_cost
         for ablation in ["", *ablations]:

@@ -24,10 +24,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import yaml
-from families import FAMILIES, Data, cost
+from families import FAMILIES, Data, cost, fit_reference
 from matplotlib.figure import Figure
 from matplotlib.image import imread
-from sklearn.cluster import KMeans
 
 from pkm.compute import middle_and_half_width
 from pkm.methods import (
@@ -71,6 +70,7 @@ PARTS = {
     "Lloyd steps": {"nearest_shells", "nearest_sums_and_counts", "sums_and_counts"},
 }
 PARTS["all of them"] = set().union(*PARTS.values())
+N_STARTS = 10  # of k-means
 COMPARED_ON_GENERATED = ["Kaplan-Stemmer with a zoom", "PE-means with a zoom"]
 EXACT_SEEDS = 10  # per setting with exact parts
 
@@ -105,11 +105,6 @@ def scale(data: Data) -> np.ndarray:
     return (data.points - middle) / half_width
 
 
-def fit_reference(points: np.ndarray, n_clusters: int) -> KMeans:
-    """Fit the best of ten k-means."""
-    return KMeans(n_clusters, n_init=10, random_state=0).fit(points)
-
-
 def configure(
     method: str,
     n_clusters: int,
@@ -134,8 +129,7 @@ def measure(
 ) -> Iterator[dict]:
     """Yield costs of fits, and of the mean, over that of the best of ten k-means."""
     points = scale(data)
-    reference = fit_reference(points, data.n_clusters)
-    best_cost = cost(points, reference.cluster_centers_)
+    _, best_cost = fit_reference(points, data.n_clusters, N_STARTS)
     mean = points.mean(axis=0, keepdims=True)
     mean_ratio = cost(points, mean) / best_cost
     for method, epsilon in itertools.product(methods, SETTINGS["epsilons"]):
@@ -254,7 +248,7 @@ def draw_worst(rows: pd.DataFrame, folder: Path) -> Figure:
         table = SETTINGS["tables"][name]
         data = read_table(folder, table)
         points = scale(data)
-        reference = fit_reference(points, data.n_clusters)
+        reference, _ = fit_reference(points, data.n_clusters, N_STARTS)
         of_table = synopsis[synopsis["set"] == name]
         runs = of_table[of_table["epsilon"] == epsilon]
         distances = (runs["ratio"] - ratio).abs()
