@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,12 +10,13 @@ from urllib.parse import urlsplit
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 
 from pkm.arguments import Parser
 from pkm.datasets import bundled, croissant, embeddings, loading, registry, sources
 from pkm.datasets.entry import Entry
-from pkm.datasets.fetching import fetch_missing, total_size, write_bytes
+from pkm.datasets.fetching import fetch_missing, total_size
 from pkm.datasets.generated import families
 from pkm.datasets.generated.families import Family
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable
@@ -27,7 +28,7 @@ COLUMNS = {
     "name": 20,
     "what it is": 27,
     "points": 20,
-    "size": 7,
+    "size": 8,
     "from": 20,
     "license": 12,
 }
@@ -115,7 +116,8 @@ def list_data(console: Console, data_dir: str | None = None) -> None:
     title = "points of your own: text, Parquet, NPY or NPZ"
     table.add_row(loading.FILE, title, "", "", "path=...", "your own")
     console.print(table)
-    _print_errors(console, errors)
+    for error in errors:
+        _say(console, error, "red")
 
 
 def _describe_family(
@@ -198,7 +200,8 @@ def verify(console: Console, data_dir: str | None = None) -> int:
     entries = (*registry.list_entries(), *registry.G2_ENTRIES.values())
     states = [find_status(entry, data_dir) for entry in entries]
     errors = [message for state in states for message in state.errors]
-    _print_errors(console, errors)
+    for error in errors:
+        _say(console, error, "red")
     n_copies = sum(state.n_copies for state in states)
     console.print(f"{n_copies} files and bundled sets checked, {len(errors)} wrong")
     return len(errors)
@@ -272,7 +275,7 @@ def bundle(
         atomic_write(Path(out) / bundled.locate(name).name, packed)
         digest = bundled.digest(content)
         state = "as declared" if digest == entry.bundled_sha256 else "not declared"
-        report(f"{name}: {write_bytes(len(packed))}, bundled_sha256 {digest} {state}")
+        report(f"{name}: {decimal(len(packed))}, bundled_sha256 {digest} {state}")
     if not names:
         text = bundled.describe(registry.list_bundled(), Path(out))
         atomic_write(Path(out) / bundled.README, text.encode())
@@ -287,20 +290,14 @@ def _find_entry(name: str) -> Entry:
     return entry
 
 
-def _say(console: Console, line: str) -> None:
+def _say(console: Console, line: str, style: str = "") -> None:
     """Print a line as it is, however long."""
-    console.print(line, soft_wrap=True, markup=False, highlight=False)
-
-
-def _print_errors(console: Console, messages: Iterable[str]) -> None:
-    """Print errors in red, one a line."""
-    for message in messages:
-        console.print(message, style="red", soft_wrap=True, markup=False)
+    console.print(line, style=style, soft_wrap=True, markup=False, highlight=False)
 
 
 def print_error(message: object) -> None:
     """Print an error in one line."""
-    _print_errors(Console(stderr=True), [f"error: {message}"])
+    _say(Console(stderr=True), f"error: {message}", "red")
 
 
 def make_parser() -> Parser:

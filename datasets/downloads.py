@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Iterable
 from io import BytesIO
 from os import PathLike
-from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
+from typing import Any
 from urllib.parse import urlsplit
 
 from pkm.datasets import sources
@@ -65,20 +65,17 @@ class Unreachable(OSError):
     """A URL gives nothing; the message says why and what to do about it."""
 
 
-class _Buffer:
+class _Buffer(BytesIO):
     """Stream in memory that a download is written to, of limited size."""
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self.url = url
-        self.content = bytearray()
 
-    def write(self, content: bytes) -> None:
-        size = len(self.content) + len(content)
-        sources.require_size(size, sources.MAX_BYTES, self.url)
-        self.content += content
-
-    def flush(self) -> None:
-        """Do nothing: all bytes are in memory."""
+    def write(self, content: Any, /) -> int:
+        size = super().write(content)
+        sources.require_size(self.tell(), sources.MAX_BYTES, self.url)
+        return size
 
 
 class Downloads:
@@ -106,7 +103,7 @@ class Downloads:
         ------
         Unreachable
             If it gives nothing.
-        FileTooLarge
+        ChecksumMismatch
             If it gives more than any file of the registry has.
         """
         host = urlsplit(url).netloc
@@ -152,7 +149,7 @@ class Downloads:
         ) as bar:
             download = pooch.HTTPDownloader(progressbar=bar, timeout=TIMEOUT_SECONDS)
             download(url, buffer, None)
-        return bytes(buffer.content)
+        return buffer.getvalue()
 
 
 def _is_unreachable(error: Exception) -> bool:
@@ -239,14 +236,15 @@ def fetch(file: File, name: str, downloads: Downloads | None = None) -> CheckedF
         except (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             failures.append(f"{url}: {error.args[0] if error.args else error}")
         else:
-            return CheckedFile(content, _write_to_cache(file, content), "url")
+            _write_to_cache(file, content)
+            return CheckedFile(content, "url")
     if mismatched:
         raise ChecksumMismatch(f"data set {name!r}: {'; '.join(failures)}")
     raise DataUnavailable(sources.explain_missing(file, name, failures))
 
 
-def _write_to_cache(file: File, content: bytes) -> Path:
-    """Write a file into the cache; return its path."""
+def _write_to_cache(file: File, content: bytes) -> None:
+    """Write a file into the cache."""
     path = cache_folder() / file.path
     try:
         atomic_write(path, content)
@@ -255,7 +253,6 @@ def _write_to_cache(file: File, content: bytes) -> Path:
             f"{path} cannot be written ({error.strerror}): make room there, or set "
             f"{CACHE_VARIABLE} to another folder"
         ) from error
-    return path
 
 
 def obtain_files(

@@ -79,8 +79,6 @@ class Entry:
     person : str or None
         Name under which `groups` asks for the person of each point; None if a point is
         a person.
-    comparison : bool
-        Whether the set serves comparisons of methods; no paper here uses it.
     bundled_sha256 : str or None
         If the set comes with the code: `pkm.datasets.bundled.digest` of its content.
     common_range : (float, float) or None
@@ -117,7 +115,6 @@ class Entry:
     title: str = ""
     columns: tuple[str, ...] = ()
     person: str | None = None
-    comparison: bool = False
     bundled_sha256: str | None = None
     common_range: tuple[float, float] | None = None
     common_range_is_private: bool = False

@@ -7,6 +7,8 @@ from os import PathLike
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from rich.filesize import decimal
+
 from pkm.datasets import downloads, loading, sources
 from pkm.datasets.entry import Entry
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File
@@ -134,7 +136,7 @@ def describe_downloads(wanted: Missing) -> list[str]:
     >>> from pkm.datasets.registry import find
     >>> s2 = find("s2")
     >>> describe_downloads({s2: list(s2.files)})[0].partition(";")[0]
-    's2: 105 kB from cs.uef.fi, raw.githubusercontent.com'
+    's2: 105.1 kB from cs.uef.fi, raw.githubusercontent.com'
     """
     groups: dict[tuple, list[tuple[Entry, list[File]]]] = {}
     for entry, files in wanted.items():
@@ -165,22 +167,8 @@ def total_size(files: Iterable[File]) -> str:
     sizes = [file.size for file in files]
     known = sum(size for size in sizes if size is not None)
     if None not in sizes:
-        return write_bytes(known)
-    return f"more than {write_bytes(known)}" if known else ""
-
-
-def write_bytes(size: int) -> str:
-    """Write a number of bytes in decimal units, to a tenth below a hundred.
-
-    Examples
-    --------
-    >>> write_bytes(12), write_bytes(105_144), write_bytes(31_400_000)
-    ('12 B', '105 kB', '31.4 MB')
-    """
-    if size < 1000:
-        return f"{size} B"
-    value, unit = (size / 1e3, "kB") if size < 1e6 else (size / 1e6, "MB")
-    return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
+        return decimal(known)
+    return f"more than {decimal(known)}" if known else ""
 
 
 def _explain_full_disk(wanted: Missing) -> str:

@@ -49,7 +49,6 @@ REQUIRED = {
 OPTIONAL = {
     "arguments": dict,
     "person": str,
-    "comparison": bool,
     "bundled_sha256": str,
     "common_range": list,
     "common_range_is_private": bool,

@@ -36,10 +36,6 @@ class ChecksumMismatch(ValueError):
     """A file is not the one that the registry declares."""
 
 
-class FileTooLarge(ChecksumMismatch):
-    """A file, or what it unpacks to, is larger than the declared one can be."""
-
-
 @dataclass(frozen=True)
 class File:
     """A file of the registry.
@@ -93,13 +89,11 @@ class CheckedFile:
     ----------
     content : bytes
         As published.
-    path : pathlib.Path
     origin : str
         own folder, cache, data folder or url.
     """
 
     content: bytes
-    path: Path
     origin: str
 
 
@@ -178,7 +172,7 @@ def read_checked(file: File, path: Path, gzipped: bool) -> bytes:
 def require_size(size: int, max_bytes: int, source: str | Path) -> None:
     """Refuse what is larger than a declared file can be."""
     if size > max_bytes:
-        raise FileTooLarge(
+        raise ChecksumMismatch(
             f"{source}: size={size} bytes or more is above max_bytes={max_bytes}: it "
             "is not the declared file"
         )
@@ -278,7 +272,7 @@ def find(file: File, data_dir: str | PathLike | None = None) -> CheckedFile | No
         If that copy has the wrong hash: it is never skipped silently.
     """
     for path, gzipped, origin in find_copies(file, data_dir):
-        return CheckedFile(read_checked(file, path, gzipped), path, origin)
+        return CheckedFile(read_checked(file, path, gzipped), origin)
     return None
 
 

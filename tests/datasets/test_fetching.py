@@ -36,7 +36,7 @@ def test_size_source_and_license_are_said_before_the_first_request(server, regis
     result = datasets.fetch_missing(["tiny"], report=say)
     assert result == datasets.Fetched(("tiny",))
     host = base.removeprefix("http://")
-    assert said == [f"tiny: 12 B from {host}; license: CC BY 4.0"]
+    assert said == [f"tiny: 12 bytes from {host}; license: CC BY 4.0"]
     # What is there is neither announced nor fetched again.
     assert datasets.fetch_missing(["tiny"], report=say) == datasets.Fetched()
     assert len(said) == 1
@@ -50,7 +50,7 @@ def test_sets_of_one_archive_share_a_line_and_a_download(server, register):
     said = []
     assert datasets.fetch_missing("abc", report=said.append).fetched == ("a", "b", "c")
     host = base.removeprefix("http://")
-    assert said == [f"a and 2 more: 36 B from {host}; license: CC BY 4.0"]
+    assert said == [f"a and 2 more: 36 bytes from {host}; license: CC BY 4.0"]
     assert requests == ["/all.zip"]
 
 

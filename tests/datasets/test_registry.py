@@ -49,11 +49,6 @@ COMPARISON_CLASS_SIZES = {
 }
 
 
-def test_no_paper_uses_these_sets():
-    marked = {entry.name for entry in registry.ENTRIES if entry.comparison}
-    assert marked == set(SETS)
-
-
 @pytest.mark.parametrize("name", SETS)
 def test_declared_shape_needs_no_file(name):
     n, d, k, _, _ = SETS[name]
@@ -162,7 +157,7 @@ def test_registry_declares_the_papers_tables():
     shapes = {
         entry.name: (entry.n, entry.d, entry.n_clusters)
         for entry in registry.ENTRIES
-        if not (entry.prescaled or entry.comparison or entry.name in tested_elsewhere)
+        if not (entry.prescaled or entry.name in tested_elsewhere | SETS.keys())
     }
     embeddings = {"mnist-embeddings": (60000, 40, 10), "fashion-embeddings": (60000, 40, 10)}
     assert shapes == SHAPES | embeddings
@@ -336,9 +331,7 @@ def test_entry_has_bounds_names_and_reasons_per_column(tmp_path):
     assert entry.reason == "digits; signs"
     assert entry.parse is parsers.table
     assert entry.files == (registry.File("tiny/tiny.txt", None, source="http://example.org"),)
-    assert not (
-        entry.comparison or entry.prescaled or entry.is_transform_fitted or entry.restricted
-    )
+    assert not (entry.prescaled or entry.is_transform_fitted or entry.restricted)
 
 
 def test_run_of_columns_may_be_counted(tmp_path):
