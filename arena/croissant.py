@@ -40,7 +40,16 @@ def describe_tables(
             "@type": "cr:RecordSet",
             "@id": f"lines of {name}",
             "field": [
-                describe_column(name, column, values)
+                {
+                    "@type": "cr:Field",
+                    "@id": f"{name}/{column}",
+                    "name": column,
+                    "dataType": "sc:Float" if is_numeric_dtype(values) else "sc:Text",
+                    "source": {
+                        "fileObject": {"@id": name},
+                        "extract": {"column": column},
+                    },
+                }
                 for column, values in table.items()
             ],
         }
@@ -56,15 +65,4 @@ def describe_tables(
         "version": pkm.__version__,
         "distribution": files,
         "recordSet": records,
-    }
-
-
-def describe_column(file: str, column: str, values: pd.Series) -> dict[str, Any]:
-    """Describe a column of a CSV file."""
-    return {
-        "@type": "cr:Field",
-        "@id": f"{file}/{column}",
-        "name": column,
-        "dataType": "sc:Float" if is_numeric_dtype(values) else "sc:Text",
-        "source": {"fileObject": {"@id": file}, "extract": {"column": column}},
     }

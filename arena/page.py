@@ -20,7 +20,7 @@ README = "README.md"
 NO_RESULT = "There is no result: see what failed."
 
 
-def write_page(entry: Entry, rows: pd.DataFrame | None, folder: Path) -> None:
+def write_page(entry: Entry, rows: pd.DataFrame, folder: Path) -> None:
     """Write ``README.md`` and the RO-Crate metadata of an entry's folder."""
     atomic_write(folder / README, make_page(entry, rows).encode())
     files = describe_files(folder)
@@ -54,14 +54,14 @@ def write_page(entry: Entry, rows: pd.DataFrame | None, folder: Path) -> None:
     write_json(folder / METADATA, crate)
 
 
-def make_page(entry: Entry, rows: pd.DataFrame | None) -> str:
+def make_page(entry: Entry, rows: pd.DataFrame) -> str:
     """Make the page of an entry: results, privacy, and how to verify it.
 
     Parameters
     ----------
     entry : Entry
-    rows : DataFrame or None
-        Its rows; None if there are none.
+    rows : DataFrame
+        Its rows and those of the reference.
     """
     lines = [
         f"# {entry.name} on suite {entry.suite} ({entry.stage})",
@@ -73,8 +73,8 @@ def make_page(entry: Entry, rows: pd.DataFrame | None) -> str:
         "## Results",
         "",
     ]
-    own = None if rows is None else rows[rows["method"] == entry.name]
-    if rows is None or own is None or own.empty:
+    own = rows[rows["method"] == entry.name]
+    if own.empty:
         lines.append(NO_RESULT)
     else:
         reference = read_suite(entry.suite)["reference"]

@@ -86,8 +86,10 @@ def read_scores(folders: Sequence[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
             "stage": entry.stage,
         }
         reference = read_suite(entry.suite)["reference"]
-        rows = read_rows(folder) if ROWS in entry.files else pd.DataFrame()
-        own = rows[rows["method"] != reference] if len(rows) else rows
+        rows = pd.DataFrame(columns=["method"])
+        if ROWS in entry.files:
+            rows = read_rows(folder)
+        own = rows[rows["method"] != reference]
         has_result = len(own) > 0
         if has_result:
             line |= describe_rows(entry, own)

@@ -1,7 +1,9 @@
 """What an entry is ranked by: costs and CPU times as ratios to the reference."""
 
-import numpy as np
+import math
+
 import pandas as pd
+from scipy import stats
 
 
 def score_costs(rows: pd.DataFrame, reference: str) -> pd.DataFrame:
@@ -59,9 +61,4 @@ def cpu_ratio(rows: pd.DataFrame, reference: str) -> float:
 
 def geometric_mean(ratios: pd.Series) -> float:
     """Return the geometric mean of numbers that are not negative; NaN of none."""
-    if ratios.empty:
-        return float("nan")
-    # The logarithm of 0 is minus infinity, and the mean 0.
-    with np.errstate(divide="ignore"):
-        mean = np.log(ratios).mean()
-    return float(np.exp(mean))
+    return math.nan if ratios.empty else float(stats.gmean(ratios))

@@ -167,7 +167,7 @@ def submit(
             problems.append(
                 "this system cannot confine writes and connections of a process"
             )
-        rows = None
+        rows = pd.DataFrame(columns=["method"])
         if (work / ROWS).is_file():
             rows, refused = refuse_rows(read_rows(work))
             write_rows(rows, folder)

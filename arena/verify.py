@@ -26,7 +26,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from math import ceil
@@ -106,7 +106,7 @@ class Verification:
     entry: str
     verifier: str
     created: str
-    environment: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any]
 
 
 def verify(
