@@ -187,12 +187,11 @@ class Schema(TransformerMixin, BaseEstimator):
             if IDENTIFIER.fullmatch(str(name)):
                 continue
             words = f"{name} {dtype}".lower().replace("_", " ")
-            kinds = [
+            kind = next(
                 kind
                 for kind, pattern in KIND_PATTERNS.items()
                 if re.search(pattern, words)
-            ]
-            kind = kinds[0]
+            )
             spec = inspect.getfullargspec(KINDS[kind])
             required = spec.args[: len(spec.args) - len(spec.defaults or ())]
             rules[name] = {"kind": kind, **dict.fromkeys(required, OPEN)}

@@ -3,12 +3,12 @@
 MkDocs calls these hooks (``hooks`` in ``mkdocs.yml``). The script is that of reports.
 """
 
-from pathlib import Path
 from typing import Any
+
+from import_graph import ROOT
 
 PAGE = "leaderboard.md"
 SCRIPT = "tables.js"
-ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = ROOT / "analysis" / "templates"
 
 
