@@ -106,8 +106,9 @@ PYTEST = $(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest
 test: setup      ## run all tests but the slow ones (on the original data too, if DATA is given); COVERAGE=yes prints coverage
 	$(PYTEST) -n 2 -m "not slow" $(if $(COVERAGE),--cov)
 
+# Three processes on two cores: many of these tests wait.
 test-slow: $(VENV)/protocol ## run the slow tests: processes that die, MPI, MLflow's database, whole reports, wheels
-	$(PYTEST) -n 2 -m slow
+	$(PYTEST) -n 3 -m slow
 
 golden: setup    ## write the golden records anew; the commit says which change and why
 	PYTHONPATH=tests/support $(RUN) tests/golden/record.py

@@ -25,7 +25,7 @@ def score_costs(rows: pd.DataFrame, reference: str) -> pd.DataFrame:
     Examples
     --------
     >>> rows = pd.DataFrame({
-    ...     "method": ["kmeans", "mine"], "dataset": "iris", "epsilon": [np.nan, 1.0],
+    ...     "method": ["kmeans", "mine"], "dataset": "iris", "epsilon": [None, 1.0],
     ...     "nicv": [0.1, 0.15], "seed": 0, "timing": False, "bounds_factor": 1.0})
     >>> score_costs(rows, "kmeans")["ratio"].round(9).tolist()
     [1.5]
