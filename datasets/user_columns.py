@@ -57,6 +57,8 @@ class Column(NamedTuple):
         category.
     suffixes : sequence of str
         Added to the name of the column for each of the m.
+    is_open : bool
+        The bounds of its numbers are infinite: a fit finds them.
     """
 
     read: Callable[[Any], float]

@@ -170,9 +170,9 @@ def run_on_cluster(
                 n_threads = _count_threads(client)
                 while waiting and len(pending) < n_threads:
                     cell = waiting.popleft()
-                    # Compute the key here: that of a file depends on a secret of this
-                    # machine.
-                    assert cell.key
+                    # Compute and keep the key here: that of a file depends on a secret
+                    # of this machine.
+                    _ = cell.key
                     future = client.submit(
                         run_cell,
                         cell,
