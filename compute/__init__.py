@@ -1,4 +1,4 @@
-"""Compiled kernels and array functions: plain arrays in, plain arrays out.
+"""Compiled kernels, and functions of arrays and of points on the grid.
 
 Coordinates of points are integers in float32. Sums, counts and squared distances are
 computed exactly if all coordinates are integers within :func:`exact_limit`. They then

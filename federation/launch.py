@@ -51,7 +51,7 @@ def mpirun(
     ------
     ProtocolError
         With the output of the processes, if the job fails or exceeds the time limit.
-        None of them is left running then.
+        They are ended, unless mpirun ignores SIGTERM for 20 seconds.
     """
     command = [find_mpirun() or "mpirun", "-n", str(n_ranks)]
     command += ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]

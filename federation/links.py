@@ -21,7 +21,7 @@ import numpy as np
 SERVER = 0  # the server's number among the parties; clients count from 1
 # Headers. A client's message has MESSAGE plus the number of messages that the client
 # has received.
-ABORT = 0  # the sender stops, and says why: if it is a client, others may go on
+ABORT = 0  # the sender stops, or goes on without the receiver, and says why
 BREACH = 1  # a client ends the run, and says which party broke the protocol
 MESSAGE = 2
 Message = bytes | np.ndarray
@@ -142,8 +142,7 @@ class ServerLink:
     ----------
     dropped : dict of int to str
         Clients that dropped out (they stopped or sent nothing in time), with the
-        reasons. The server has told them that the run goes on without them, and ignores
-        what they send later.
+        reasons. The server has told them the reason, and ignores what they send later.
     """
 
     transport: Transport

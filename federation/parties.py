@@ -3,8 +3,9 @@
 The method's schedule is public: a list of rounds. In a round every client sends its
 masked sums and counts, and the server replies with their total plus noise, which is one
 release. Every party therefore knows how many messages there will be, of what size, and
-with what noise. The parties send nothing else after their agreement on keys. The server
-holds the schedule, its noise and masked ring elements.
+with what noise. After their agreement on keys runs that recover also send who remains,
+and shares of secrets; processes of MPI send reports at the end. The server holds the
+schedule, its noise and masked ring elements.
 """
 
 import hashlib
@@ -51,9 +52,10 @@ class Network:
     time_limit : float, default=60
         Seconds that the server waits for the clients' messages.
     recover : bool, default=False
-        Whether the other clients finish the run when one drops out, as long as more
-        than half of them remain. This takes three clients, and a second exchange of
-        messages (communication round) in every round. Without it, the run ends.
+        Whether the other clients finish the run when one drops out after the agreement
+        on keys, as long as more than half of them remain. This takes three clients, and
+        a second exchange of messages (communication round) in every round. Without it,
+        the run ends.
     fingerprints : tuple of str, optional
         Fingerprints of the identities of the server and of each client; all parties
         know them beforehand.
@@ -147,7 +149,7 @@ class ClientReport(NamedTuple):
 
 @dataclass(frozen=True)
 class FederationCosts:
-    """Costs of one run; milliseconds are per iteration and means over the clients.
+    """Costs of one run; milliseconds are per iteration, those of clients are means.
 
     Attributes
     ----------
@@ -157,7 +159,7 @@ class FederationCosts:
         Sum of ``client_ms``, ``masking_ms``, ``server_ms``, ``waiting_ms`` and
         ``wire_ms``.
     setup_ms : float
-        Agreement on keys, which is made once.
+        Agreement on keys, which is made once: per run.
     bytes_per_iteration : float
         Bytes of the messages of all clients, in both directions.
     rounds_per_iteration : float
@@ -169,12 +171,13 @@ class FederationCosts:
     server_ms : float
         Aggregation by the server, while all clients wait.
     wire_ms : float
-        The rest: transport with its encryption, and latency.
+        The rest: transport with its encryption, latency, waiting for the server's
+        noise, and the exchange of shares.
     waiting_ms : float
         Waiting for the slowest client.
     noise_ms : float
-        CPU time of the server's noise, which is drawn ahead: outside of
-        ``iteration_ms``.
+        CPU time of the server's noise, which is drawn ahead. What clients wait for it
+        is in ``wire_ms``.
     """
 
     iterations: float
@@ -239,6 +242,11 @@ def get_rounds(
         raise ValueError(
             f"zoom={method.zoom:g} needs a curator that holds all points, and a "
             "protocol has none: leave zoom out"
+        )
+    if method.bounds is not None and np.isinf(method.bounds).any():
+        raise ValueError(
+            f"bounds={method.bounds!r} are infinite; to find them needs a curator that "
+            "holds all points, and a protocol has none: declare finite bounds"
         )
     if method.report:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Partitions of points into clients: at random, or by clusters.
+"""Partitions of points into clients: at random, along a feature, or by clusters.
 
 The splits by clusters (:func:`split_iid`, :func:`split_noniid`) take the points of a
 cluster in their order, without a shuffle.

@@ -132,9 +132,10 @@ class PrivateKMeans(ReleasedModel, BatchMethod):
             A row with NaN or an infinite value is the null record of zero-out
             adjacency: it counts in n and contributes nothing. With ``missing`` a row of
             which only some entries are NaN is none. Under other adjacencies
-            NaN is the middle of the bounds, and infinite values are clipped. No number
-            of one record makes a private fit raise; methods that claim no privacy
-            refuse such rows. Texts, even of digits, and dates are refused.
+            NaN is the middle of the bounds, and infinite values are clipped; grid files
+            have the middle of all columns for such a row. No number of one record makes
+            a private fit raise; methods that claim no privacy refuse such rows. Texts,
+            even of digits, and dates are refused.
 
             Without a ``random_state`` noise comes from the operating system's entropy.
         y : ignored

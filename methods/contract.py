@@ -236,8 +236,9 @@ class ClusteringMethod(Parameters):
             share = getattr(self, name)
             if share and not (is_private and is_one_record and is_central):
                 raise ValueError(
-                    f"{name}={share!r} is for private methods under zero-out "
-                    f"adjacency, and {type(self).__name__} is none: leave {name} out"
+                    f"{name}={share!r} is for private methods under zero-out or "
+                    f"add-remove adjacency, and {type(self).__name__} is none: leave "
+                    f"{name} out"
                 )
 
     def _refuse_exact_n(self) -> None:

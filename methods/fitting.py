@@ -425,6 +425,7 @@ class BatchMethod(ClusteringMethod):
 
         Runs that differ in the method, its parameters, the budget, shape, domain or
         purpose share no noise: comparing two runs with the same noise would remove it.
+        Parameters in `EXCLUDED_FROM_NOISE_CONTEXT` are the exception.
         A class of this package is told by its name, which no other one has; a class of
         another package also by its module.
 

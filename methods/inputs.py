@@ -306,13 +306,19 @@ def _read_grid(
             f"{_show_bounds(method.bounds)} differ from those that {packed}: leave "
             "them out, or pack it again"
         )
+    n_null = file.header.n_null
     if not method.claim.private:
-        refuse_null(file.header.n_null)
+        refuse_null(n_null)
     if file.header.outside and not method.clip:
         raise ValueError(
             f"points lie outside the bounds that {packed}: pack it again with wider "
             "bounds or set clip=True"
         )
+    if n_null and method.claim.adjacency not in ONE_RECORD_ADJACENCIES:
+        # The file has no coordinates of null records: each is the middle of the bounds.
+        rows = file.to_points().rows
+        middles = np.zeros((n_null, file.n_columns), rows.dtype)
+        return Points.from_grid(np.concatenate([rows, middles])), bounds
     return file.to_blocks() if method.supports_chunks else file.to_points(), bounds
 
 

@@ -47,8 +47,8 @@ class NearestCenters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         Returns
         -------
         ndarray of shape (n, k), float64
-            The distance is smallest at the center that :meth:`predict` gives. Public
-            code on public centers, as there.
+            The distance is smallest at the center that :meth:`predict` gives, up to
+            rounding to the grid. Public code on public centers, as there.
 
         Examples
         --------

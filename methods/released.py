@@ -117,7 +117,9 @@ class ReleasedModel(NearestCenters):
         Raises
         ------
         FileExistsError
-            If there is a file of that name, or a folder with something in it.
+            If there is a folder of that name with something in it.
+        NotADirectoryError
+            If there is a file of that name.
         NotFittedError
             If the model is not fitted.
 

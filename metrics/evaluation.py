@@ -414,7 +414,7 @@ def check_metrics(metrics: Sequence[str]) -> None:
 
 
 def prepare_metrics(points: Points, metrics: Sequence[str]) -> None:
-    """Compute what metrics need of the points alone.
+    """Compute the reference clusterings, if a metric needs them.
 
     That takes minutes at first; then it is cached on disk.
     """

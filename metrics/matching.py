@@ -30,8 +30,8 @@ def reference_centers(points: Points, k: int) -> np.ndarray:
     Returns
     -------
     ndarray of shape (k, d), float64
-        In half-widths of the domain; computed once per data set and process. There are
-        fewer than k where there are fewer distinct points.
+        In half-widths of the domain; the last eight results are kept in memory. There
+        are fewer than k where there are fewer distinct points.
     """
     rows = points.rows.astype(np.float64) / SCALE
     # With more clusters than distinct points scikit-learn repeats centers.

@@ -44,7 +44,7 @@ from pkm.source import code_digest
 #: `storage/points.py`, are not noticed.
 SOURCES = (Path(__file__), Path(silhouettes_file), Path(sums_file))
 #: First seed of the search. It is above the seeds of all replicates, so that no
-#: baseline is its own reference.
+#: non-private k-means is its own reference.
 FIRST_SEED = 1_000_000
 GRID = (*range(2, 13), 14, 16, 20, 24, 26, 28, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128)
 #: How many numbers of clusters are repeated, and how often.
@@ -135,7 +135,7 @@ def reference_set(points: Points) -> ReferenceSet:
 def search(points: Points, folder: Path | None = None) -> ReferenceSet:
     """Make the search; see the module's text.
 
-    If there are too few distinct points for two clusters, there is one cluster.
+    With fewer than three points, or two distinct ones, there is one cluster.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from pkm.compute.storage.dask_points import DaskPoints
 from pkm.privacy.budget import Adjacency, Unit
 from pkm.privacy.charging import charge_release
 from pkm.privacy.checks import check_type
-from pkm.privacy.ledger import Ledger, StreamKey
+from pkm.privacy.ledger import Charge, Ledger, StreamKey
 from pkm.privacy.mechanisms.noise import INITIALIZATION, NoiseStreams, child
 from pkm.privacy.query import ONE_RECORD_ADJACENCIES, Answer, Query, Sensitivities
 
@@ -30,6 +30,9 @@ PointsLike = np.ndarray | Points | Blocks | DaskPoints | Sequence[np.ndarray | P
 
 Request = tuple[Query, Mapping[str, Any]]
 """A query, and the mechanism of each part of its answer."""
+
+PlannedCharges = tuple[Sensitivities, list[Charge]]
+"""Sensitivities of the parts of a release, and what it will be charged."""
 
 
 class DisclosureError(PermissionError):
@@ -65,8 +68,8 @@ class BaseCurator:
         Radius of a ball about the midpoint that holds all points, in half-widths:
         sqrt(d), or less if points were clipped to a smaller ball.
     scale : Symlog
-        Map from lengths to lengths on the grid. It is linear up to the half-width,
-        unless a zoom compressed what is farther out.
+        Map from lengths to lengths on the grid, linear up to the half-width. Longer
+        ones are clipped, or compressed after a zoom.
     serves : tuple of type
         The types of the queries that it answers, those on its views included.
     adjacencies : tuple of Adjacency
@@ -238,6 +241,8 @@ class BaseCurator:
         TypeError
             If the queries are not of one type; otherwise as :meth:`release`. What was
             charged before the budget was exceeded stays charged.
+        ValueError
+            If there are several queries of a type that is released alone.
 
         Examples
         --------
@@ -260,18 +265,29 @@ class BaseCurator:
                 f"requests must be one or more queries of one type, got {names}: "
                 "release those of each type together"
             )
+        (query_type,) = query_types
+        if query_type.released_alone and len(requests) > 1:
+            raise ValueError(
+                f"{query_type.__name__} is released alone, got {len(requests)} "
+                "requests: the first release changes what may be asked"
+            )
         # All checks come first: a query that is refused costs nothing.
         checked = [
             (query, self._check(source, query, noise)) for query, noise in requests
         ]
+        planned = [
+            self._plan_charges(source, *request, number)
+            for number, request in enumerate(checked)
+        ]
         # Charge all of them before anything private is computed.
-        charged = [self._charge(source, *request) for request in checked]
+        for plan in planned:
+            self._charge(plan)
         # Only now the private points are read.
         queries = [query for query, _ in checked]
-        answers = query_types.pop().exact_all(source, queries)
+        answers = query_type.exact_all(source, queries)
         return [
-            self._finish(source, *request, exact, charge)
-            for request, exact, charge in zip(checked, answers, charged, strict=True)
+            self._finish(source, *request, exact, plan)
+            for request, exact, plan in zip(checked, answers, planned, strict=True)
         ]
 
     def _check(
@@ -284,10 +300,14 @@ class BaseCurator:
         query.check(source)
         return noise
 
-    def _charge(
-        self, source: "BaseCurator | View", query: Query, noise: Mapping[str, Any]
-    ) -> tuple[Sensitivities, StreamKey] | None:
-        """Charge a query; return its sensitivities, and the key of its noise stream.
+    def _plan_charges(
+        self,
+        source: "BaseCurator | View",
+        query: Query,
+        noise: Mapping[str, Any],
+        number: int,
+    ) -> PlannedCharges | None:
+        """Compute sensitivities and charges of a query, one of several by its number.
 
         None for an exact answer, of a method that claims no privacy.
         """
@@ -296,12 +316,17 @@ class BaseCurator:
             self._refuse_disclosure(query, noise)
             return None
         # The round makes the key unique: no noise is used twice.
-        key = (query.label, self._rounds[query.label])
-        sensitivities, charges = charge_release(key, query, source, noise)
+        key = (query.label, self._rounds[query.label] + number)
+        return charge_release(key, query, source, noise)
+
+    def _charge(self, plan: PlannedCharges | None) -> None:
+        """Charge a query, all of whose checks it has passed."""
+        if plan is None:
+            return
+        _, charges = plan
         for charge in charges:
             self._ledger.charge(charge)
-            self._rounds[query.label] = charge.round + 1
-        return sensitivities, key
+            self._rounds[charges[0].label] = charge.round + 1
 
     def _finish(
         self,
@@ -309,14 +334,15 @@ class BaseCurator:
         query: Query,
         noise: Mapping[str, Any],
         exact: Answer,
-        charged: tuple[Sensitivities, StreamKey] | None,
+        plan: PlannedCharges | None,
     ) -> dict[str, np.ndarray]:
         """Add noise to the exact answer of a query that was charged."""
         # It was not charged: the method claims no privacy.
-        if charged is None:
+        if plan is None:
             return self._collect(query, exact)
         # What the view keeps of the outcomes is post-processing, too.
-        sensitivities, key = charged
+        sensitivities, charges = plan
+        key = charges[0].label, charges[0].round
         outcomes = self._draw(
             query,
             exact,

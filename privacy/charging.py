@@ -17,8 +17,8 @@ def charge_release(
 ) -> tuple[Sensitivities, list[Charge]]:
     """Compute the sensitivities of the parts of a release, and its charges.
 
-    A charge covers all parts. There is one charge for each record that neighbors differ
-    in, which is one or two: see :meth:`Query.n_changed_records`.
+    A charge covers all parts. Pure noise has one charge for each record that neighbors
+    differ in, one or two: see :meth:`Query.n_changed_records`. Gaussian noise has one.
 
     Raises
     ------

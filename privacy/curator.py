@@ -19,6 +19,7 @@ from pkm.compute import (
 )
 from pkm.compute.storage.blocks import Blocks, Shards
 from pkm.compute.storage.dask_points import DaskPoints
+from pkm.compute.storage.grid_file import GridFile
 from pkm.privacy.base import BaseCurator, DisclosureError
 from pkm.privacy.checks import check_type
 from pkm.privacy.queries.clipped_points import ClippedPoints
@@ -185,7 +186,9 @@ class Curator(BaseCurator):
         TypeError
             If the points are on the grid already.
         """
-        if isinstance(self._shards, Shards):
+        is_in_memory = isinstance(self._shards, Shards)
+        rows = getattr(self._shards, "rows", None)
+        if is_in_memory or isinstance(rows, GridFile):
             raise TypeError("points on a grid have its bounds: give rows to fit")
         # A copy: whoever holds the array of bounds could change the domain.
         return self._with_points(self._shards.with_bounds(*bounds), bounds.copy())

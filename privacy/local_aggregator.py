@@ -270,6 +270,7 @@ class CohortQuery(Query):
 
     adjacencies = (Adjacency.LOCAL,)
     view = Cohort
+    released_alone = True
 
     def check(self, source: Any) -> None:
         """Refuse a cohort that has reported."""

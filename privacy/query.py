@@ -89,6 +89,9 @@ class Query:
         its weight, and norms must bound the change between neighbors. Rows whose
         weights add up to one record, such as those of a person, then change the answer
         by no more than one record.
+    released_alone : bool
+        Whether no other query of the type may be released with it, because its release
+        changes what may be asked.
     """
 
     label: ClassVar[str]
@@ -97,6 +100,7 @@ class Query:
     view: ClassVar[type | None] = None
     exact_without_ledger: ClassVar[bool] = False
     serves_weights: ClassVar[bool] = False
+    released_alone: ClassVar[bool] = False
 
     # Queries are frozen: what was checked and charged is what is computed.
     def __post_init__(self) -> None:

@@ -142,7 +142,7 @@ class RhoBoundedCurator(BaseCurator):
         """Refuse an array that does not have one value per released record."""
         # Before the release the order of the records is private: no query may use it.
         if not self._released:
-            raise ValueError(f"{name} name released records; query noised_points first")
+            raise ValueError(f"{name} name released records; release AllPoints first")
         fits = np.issubdtype(values.dtype, dtype)
         if values.shape != (self.n_points,) or not fits:
             raise ValueError(

@@ -129,7 +129,7 @@ def test_command_is_installed(environment, tmp_path):
     assert printed.startswith("usage: pkm VERB")
 
 
-@pytest.mark.parametrize("verb, module", [("run", "hydra"), ("data", "rich"), ("export", "pandas")])
+@pytest.mark.parametrize("verb, module", [("run", "hydra"), ("data", "rich"), ("export", "rich")])
 def test_commands_say_what_they_need(environment, tmp_path, verb, module):
     code, printed, error = call(environment / "bin" / "pkm", verb, "list", cwd=tmp_path)
     assert (code, printed) == (2, "")

@@ -105,7 +105,7 @@ def farthest(
     Returns
     -------
     Farthest or None
-        ``previous`` itself if all of it is selected.
+        ``previous`` itself if it has fewer points than are to be selected.
 
     Examples
     --------

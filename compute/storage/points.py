@@ -385,7 +385,7 @@ class Points:
 
     @cached_property
     def digest(self) -> bytes:
-        """Hash of shape, coordinates, weights and the mask of missing entries."""
+        """Hash of shape, coordinates, remainders, weights and missing entries."""
         shape = (*self.shape, self.n_null, self.n_persons)
         content = repr(shape).encode() + self.rows.tobytes()
         hashed = hashlib.blake2b(content, digest_size=32)

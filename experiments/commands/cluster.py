@@ -114,8 +114,7 @@ def run(words: Sequence[str], options: Mapping[str, str]) -> None:
         # A fit in passes does not keep the names of columns.
         model.feature_names_in_ = schema.get_feature_names_out()
         folder = Path(scratch, output.name)
-        smallest = find_smallest(model, n_features)
-        write_release(model, schema, options["schema"], smallest, folder)
+        write_release(model, schema, options["schema"], folder)
         folder.rename(output)
     unread = describe_unread(model)
     if unread:
@@ -302,7 +301,6 @@ def write_release(
     model: Any,
     schema: Schema,
     schema_file: str,
-    smallest: float,
     folder: Path,
 ) -> None:
     """Write the folder to publish."""
@@ -312,6 +310,8 @@ def write_release(
     centers.insert(0, "size", sizes.astype(int))
     centers.to_csv(folder / "centers.csv", index_label="group")
     shutil.copyfile(schema_file, folder / "schema.yaml")
+    n_features = len(schema.get_feature_names_out())
+    smallest = find_smallest(model, n_features)
     page = build_page(model, schema, smallest)
     (folder / "index.html").write_text(page, encoding="utf-8")
 

@@ -68,7 +68,7 @@ def weighted_kmedian(
 
     Starts are drawn by greedy k-means++ with distances in place of squares. Then
     assignments alternate with one step of Weiszfeld's algorithm in each cluster;
-    neither raises the cost.
+    neither raises the cost by more than a grid step for each point.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def move_to_medians(
     sample_weight: np.ndarray,
     centers: np.ndarray,
 ) -> tuple[np.ndarray, float]:
-    """Move centers (k, d) to medians; return them and their cost, not above the first.
+    """Move centers (k, d) to medians; return them and the last cost computed.
 
     Assignments alternate with Weiszfeld steps. Points (m, d) are in grid steps.
     """

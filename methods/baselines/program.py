@@ -1,8 +1,8 @@
 """A program in any language as a method: points go in, centers and a claim come out.
 
 The program has the exact points and adds its own noise. So this project claims no
-privacy for it: there is no curator, no ledger and no audit. What the program claims is
-kept beside its centers.
+privacy for it: there is no ledger and no audit. What the program claims is kept beside
+its centers.
 """
 
 import json

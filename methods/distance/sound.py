@@ -58,7 +58,7 @@ EXTRA_LEVELS = 3  # of the tree, in addition to log2 of the number of leaves
 
 @dataclass(frozen=True)
 class SoundSchedule(Schedule):
-    """Releases of the sound variant, from rho, epsilon, delta, n, d and k alone.
+    """Releases of the sound variant, from public parameters, n and d alone.
 
     Attributes
     ----------

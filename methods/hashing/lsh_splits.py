@@ -78,8 +78,9 @@ class LSHSplits(PrivateKMeans):
 
     Notes
     -----
-    Noise of counts is Laplace on the grid, and discrete in the library. Normal vectors
-    are rounded to multiples of 2**-16, so that the side of every point is exact.
+    Noise of counts is Gaussian in `sound`; in `published` it is Laplace on the grid,
+    which is discrete in the library. Normal vectors are rounded to multiples of 2**-16,
+    so that the side of every point is exact.
 
     References
     ----------

@@ -261,7 +261,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     def weighted_candidates(
         self, aggregator: LocalAggregator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Find candidates and their weights; the users of Lloyd steps do not report.
+        """Find candidates and their weights; all users report for these.
 
         See :meth:`CoresetMethod.weighted_candidates`.
         """

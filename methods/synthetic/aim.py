@@ -78,7 +78,7 @@ def select_and_fit(
         measurements.append(Measurement((h,), column.counts, stddev))
     model = fit_model(shape, n, measurements, n_steps=ROUND_STEPS)
 
-    # The workload: all tables of up to three columns.
+    # Candidates are all tables of up to three columns.
     all_tables: list[Columns] = []
     for m in range(1, MAX_COLUMNS + 1):
         all_tables += itertools.combinations(range(d), m)

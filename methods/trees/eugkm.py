@@ -105,8 +105,8 @@ class EUGkM(PrivateKMeans):
         Largest number of grid cells, from 2 to 2**22. A finer grid is coarsened until
         it fits.
     consistent : bool, default=True
-        Shift counts so that they sum to the public number of points. Otherwise negative
-        ones become zero.
+        Shift counts so that, with negative ones at zero, they sum to the public number
+        of points. Otherwise negative ones become zero.
     n_init : int, default=10
         Starts of the k-means on the cells; they cost no privacy.
     bounds, clip, random_state, zoom, require_zoom, report, secure, adjacency, missing

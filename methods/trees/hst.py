@@ -123,7 +123,8 @@ def best_leaves(
     Notes
     -----
     A leaf with a center costs its count times its squared diameter, a box without a
-    center twice as much. Another box costs the sum of the boxes that it was cut into.
+    center twice as much. Another box costs the sum of the boxes that it was cut into,
+    and twice its squared diameter for each record of those that were dropped.
 
     Examples
     --------

@@ -218,12 +218,13 @@ def _check_ids(ids: Sequence[np.ndarray], sizes: Sequence[int]) -> int:
     is_complete = [len(own_ids) for own_ids in ids] == list(sizes)
     if not (is_integer and is_complete and len(np.unique(all_ids)) == n_points):
         raise ValueError("ids must be different integers, one for each point")
+    smallest = all_ids.min()
     largest = all_ids.max()
-    if all_ids.min() < 0 or largest >= MAX_ID_FACTOR * n_points:
+    if smallest < 0 or largest >= MAX_ID_FACTOR * n_points:
         raise ValueError(
-            f"ids={largest} must be at least 0 and less than {MAX_ID_FACTOR} times the "
-            "number of points: arrival times are drawn for all ids up to the largest; "
-            "number the points consecutively"
+            f"ids from {smallest} to {largest} must be at least 0 and less than "
+            f"{MAX_ID_FACTOR} times the number of points: arrival times are drawn for "
+            "all ids up to the largest; number the points consecutively"
         )
     return largest + 1
 

@@ -343,8 +343,9 @@ class HadamardResponse(LocalHashing):
     The bits of a value's symbol are its entries in these rows.
 
     The number of symbols is the power of two next to exp(epsilon) + 1 on a logarithmic
-    scale. That costs at most 3 % of the standard deviation, and the server's work is
-    ``n * symbols + K log K`` instead of ``n * K``.
+    scale, up to 1,024. Up to an epsilon of 7 that costs at most 5 % of the standard
+    deviation, beyond that more. The server's work is ``n * symbols + K log K`` instead
+    of ``n * K``.
     """
 
     name = "hadamard_response"

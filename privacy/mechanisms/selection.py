@@ -317,7 +317,7 @@ class ScoreSensitivity(NamedTuple):
         Whether an added record moves all scores in the same direction. A selection is
         then charged in mu, otherwise in epsilon.
     failure : float, default=0
-        Probability that the bound does not hold: charged as delta.
+        Probability that the bound does not hold: charged as delta. 0 if monotonic.
     """
 
     difference: float | np.ndarray
@@ -389,9 +389,9 @@ class Exponential(_Selection):
         -------
         ndarray of shape (1, m), int64
             Index of the candidate of each selection. A secure choice has exactly the
-            stated probabilities, for scores and scale as float64. A seeded one never
-            chooses a candidate less likely than the resolution of a uniform variate,
-            2**-53.
+            stated probabilities, for scores and scale as float64. A seeded one resolves
+            probabilities to 2**-53, and leaves out candidates whose weight is below
+            exp(-40) of the largest.
         """
         # Exponents are scores times scale: their differences change by at most epsilon.
         scales = self.epsilon / np.atleast_1d(sensitivity.difference)

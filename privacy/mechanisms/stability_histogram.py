@@ -34,8 +34,8 @@ class StabilityHistogram:
     stddev : float
         Standard deviation of the noise, in records.
     delta : float
-        Probability that a cell that occurs for one neighbor only is released; in (0,
-        1).
+        Probability that any cell that occurs for one neighbor only is released; in (0,
+        0.5].
     max_changed_cells : int, default=1
         Largest number of cells in which neighbors can differ by a record each, over all
         histograms that are released together. A record may be spread over cells.

@@ -8,7 +8,8 @@ L2 sensitivities, in records and half-widths of the domain:
 - :class:`NearestSumsAndCounts`: one sum by the radius, and one count by 1.
 - :class:`SecondMoments`: the matrix by the squared radius.
 - :class:`Swaps`, :class:`CandidateSets`: a record raises all costs, by at most the
-  squared diameter.
+  range of :meth:`ClippedPoints.cost_range`: the squared diameter if all centers are in
+  the ball.
 
 The first two are on the remaining points of :class:`ClippedPoints`, the others on all.
 
@@ -164,11 +165,12 @@ class BucketSums(BlockQuery):
         source.check_positions(self.origins)
         if (
             self.origins.shape[0] != len(self.codes)
+            or (self.codes < 0).any()
             or (self.codes[1:] <= self.codes[:-1]).any()
         ):
             raise ValueError(
                 f"codes must be {len(self.origins)} increasing numbers, one for each "
-                "origin"
+                "origin, and the first at least 0"
             )
         check_positive("radius", self.radius)
 

@@ -154,6 +154,7 @@ class AllPoints(_MovedQuery):
 
     label = "noised_points"
     mechanisms: ClassVar[Mechanisms] = {"points": (SortedGaussian,)}
+    released_alone = True
 
     def check(self, source: Any) -> None:
         """Refuse a second release: queries name records by the order of the first."""

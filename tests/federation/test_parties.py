@@ -422,6 +422,8 @@ def test_methods_without_a_public_schedule_are_refused():
         get_rounds(FastLloyd(2, zoom=0.1), 40_000, 2, Network(1))
     with pytest.raises(ValueError, match=r"report=0\.1 needs a curator that holds all points"):
         get_rounds(FastLloyd(2, report=0.1), 40_000, 2, Network(1))
+    with pytest.raises(ValueError, match=r"bounds=.*inf.* are infinite; .* declare finite bounds"):
+        get_rounds(FastLloyd(2, bounds=(-np.inf, np.inf)), 40_000, 2, Network(1))
     with pytest.raises(ValueError, match="n_clusters=500 must be at most"):
         get_rounds(FastLloyd(500), 400, 2, Network(1))
     with pytest.raises(ValueError, match="n_clients=3 must be the number of parts, which is 1"):

@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 
 from pkm.benchmarks.measurement import peak_bytes
 from pkm.compute import Points
+from pkm.compute.storage.grid_file import open_grid, pack
 from pkm.methods import (
     DPM,
     Balcan,
@@ -25,6 +26,7 @@ from pkm.methods import (
     NoisedPoints,
     SynopsisKMeans,
 )
+from pkm.row_blocks import row_blocks
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,20 @@ def test_null_records_are_refused_where_the_adjacency_has_none(method):
     points = Points.from_grid(np.zeros((300, 2), np.int64), 1)
     with pytest.raises(ValueError, match=r"null records, which .* adjacency does not define"):
         method.fit_batch(points, [0])
+
+
+@pytest.mark.parametrize("method", [LocalMean(1), NoisedPoints(1)], ids=str)
+def test_null_records_of_grid_files_are_middles_where_the_adjacency_has_none(method, tmp_path):
+    X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    X[7] = np.nan
+    np.save(tmp_path / "X.npy", X)
+    pack(row_blocks(tmp_path / "X.npy"), tmp_path / "X.grid", -np.ones(2), np.ones(2))
+    method.set_params(random_state=0)
+    centers = method.fit(open_grid(tmp_path / "X.grid")).cluster_centers_
+    # The same records, in the order of the file.
+    middle_last = np.vstack([np.delete(X, 7, axis=0), np.zeros(2)])
+    expected = method.set_params(bounds=(-1, 1)).fit(middle_last).cluster_centers_
+    np.testing.assert_array_equal(centers, expected)
 
 
 @pytest.mark.parametrize(

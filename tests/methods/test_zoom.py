@@ -392,7 +392,7 @@ def test_shares_that_are_none_are_refused(zoom):
 
 
 def test_methods_without_releases_for_it_are_refused():
-    with pytest.raises(ValueError, match="is for private methods under zero-out adjacency"):
+    with pytest.raises(ValueError, match="under zero-out or add-remove adjacency"):
         Lloyd(3, zoom=0.1).check_parameters()
     with pytest.raises(ValueError, match="require_zoom=True has no effect"):
         FastLloyd(3, require_zoom=True).check_parameters()

@@ -380,6 +380,8 @@ def test_records_are_named_after_their_only_release():
     noise = Gaussian(SCALE)
     with pytest.raises(ValueError, match="groups name released records"):
         curator.release(GroupSums(np.zeros(2, int), 1), sums=noise)
+    with pytest.raises(ValueError, match="AllPoints is released alone, got 2 requests"):
+        curator.release_all([(AllPoints(), noise)] * 2)
     numbered(curator)
     with pytest.raises(ValueError, match="noised_points can be released once"):
         curator.release(AllPoints(), points=SortedGaussian(SCALE))
@@ -558,6 +560,9 @@ def test_releases_together_are_of_one_type_and_checked_before_any_is_charged():
         view.release_all([])
     with pytest.raises(ValueError, match="intervals=0"):
         view.release_all([(query, noise), (GridCounts(0), noise)])
+    # A scale is checked against the sensitivity.
+    with pytest.raises(ValueError, match=r"must be at most 1.76e\+13"):
+        view.release_all([(query, noise), (query, {"counts": Laplace(1e40)})])
     assert curator._ledger.charges == ()
 
 

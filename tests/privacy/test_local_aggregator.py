@@ -108,6 +108,10 @@ def test_cohorts_are_disjoint_public_and_random():
 def test_each_user_reports_once():
     aggregator = aggregator_of(uniform_points())
     first, second = aggregator.cohorts([1, 1])
+    oracle = frequency_oracle(0.5, 1, first.key)
+    twice = [(LocalCounts(SingleCell()), {"counts": oracle})] * 2
+    with pytest.raises(ValueError, match="LocalCounts is released alone, got 2 requests"):
+        first.release_all(twice)
     counts_of(first, SingleCell())
     repeated_queries = (
         lambda: counts_of(first, SingleCell()),

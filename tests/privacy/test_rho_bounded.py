@@ -45,9 +45,9 @@ def test_grouping_needs_released_points():
     """Groups refer to the released points, which are released once."""
     holder = curator(np.zeros((4, 2), np.int64))
     noise = Gaussian(10.0 * SCALE)
-    with pytest.raises(ValueError, match="query noised_points first"):
+    with pytest.raises(ValueError, match="release AllPoints first"):
         holder.release(GroupSums(np.zeros(4, int), 1), sums=noise)
-    with pytest.raises(ValueError, match="query noised_points first"):
+    with pytest.raises(ValueError, match="release AllPoints first"):
         holder.regions(np.zeros((1, 2), int), 0.5, members=np.ones(4, bool))
     points_of(holder, 10.0 * SCALE)
     with pytest.raises(ValueError, match="released once"):

@@ -300,7 +300,7 @@ def test_bad_parts_are_refused():
         with pytest.raises(ValueError, match="ids must be different"):
             method.fit(parts, 0, ids=ids)
     too_large = np.append(second[:-1], 10**13)
-    message = "ids=10000000000000 must be at least 0 and less than 1000 times"
+    message = "ids from 0 to 10000000000000 must be at least 0 and less than 1000 times"
     with pytest.raises(ValueError, match=message):
         method.fit(parts, 0, ids=[first, too_large])
     unbinned = Unlearning(3, **DC_KMEANS).fit(parts, 0)

@@ -425,9 +425,9 @@ def test_bad_radii_and_codes_are_refused():
     query = NearestSumsAndCounts(np.zeros((1, 3), int), 0.0)
     check_refusal(query, r"radius=0.0", sums=Gaussian(1.0), counts=Gaussian(SCALE))
     hashing = euclidean_hash(np.random.default_rng(0), 1, 3, 1.0)
-    equal_codes = np.array([3, 3])
-    query = BucketSums(hashing, equal_codes, np.zeros((2, 3), int), 1.0)
-    check_refusal(query, r"codes must be 2 increasing numbers", sums=Gaussian(1.0))
+    for codes in ([3, 3], [-1, 3]):
+        query = BucketSums(hashing, np.array(codes), np.zeros((2, 3), int), 1.0)
+        check_refusal(query, r"codes must be 2 increasing numbers", sums=Gaussian(1.0))
 
 
 def test_hash_of_other_features_is_refused():
