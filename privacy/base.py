@@ -321,7 +321,7 @@ class BaseCurator:
 
     def _charge(self, plan: PlannedCharges | None) -> None:
         """Charge a query, all of whose checks it has passed."""
-        if plan is None:
+        if plan is None or self._ledger is None:
             return
         _, charges = plan
         for charge in charges:
