@@ -265,16 +265,16 @@ class BaseCurator:
                 f"requests must be one or more queries of one type, got {names}: "
                 "release those of each type together"
             )
+        # All checks come first: a query that is refused costs nothing.
+        checked = [
+            (query, self._check(source, query, noise)) for query, noise in requests
+        ]
         (query_type,) = query_types
         if query_type.released_alone and len(requests) > 1:
             raise ValueError(
                 f"{query_type.__name__} is released alone, got {len(requests)} "
                 "requests: the first release changes what may be asked"
             )
-        # All checks come first: a query that is refused costs nothing.
-        checked = [
-            (query, self._check(source, query, noise)) for query, noise in requests
-        ]
         planned = [
             self._plan_charges(source, *request, number)
             for number, request in enumerate(checked)
