@@ -381,7 +381,7 @@ def test_records_are_named_after_their_only_release():
     with pytest.raises(ValueError, match="groups name released records"):
         curator.release(GroupSums(np.zeros(2, int), 1), sums=noise)
     with pytest.raises(ValueError, match="AllPoints is released alone, got 2 requests"):
-        curator.release_all([(AllPoints(), noise)] * 2)
+        curator.release_all([(AllPoints(), {"points": SortedGaussian(SCALE)})] * 2)
     numbered(curator)
     with pytest.raises(ValueError, match="noised_points can be released once"):
         curator.release(AllPoints(), points=SortedGaussian(SCALE))
