@@ -1,5 +1,6 @@
 """Starting a job of several processes with mpirun, where MPI is available."""
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -105,5 +106,8 @@ def _terminate(job: subprocess.Popen[str]) -> str:
         output, _ = job.communicate(timeout=TERMINATION_LIMIT)
     except subprocess.TimeoutExpired:
         job.kill()
-        output, _ = job.communicate()
+        # Processes that are left hold the pipe open, perhaps for ever.
+        output = ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            output, _ = job.communicate(timeout=TERMINATION_LIMIT)
     return output

@@ -139,7 +139,7 @@ class CoresetMethod(PrivateKMeans):
                 f"report={self.report:g} is not supported for a coreset, which has no "
                 "centers: leave report out"
             )
-        secure = self.decide_secure(secure, f"seed={seed}")
+        secure = self.decide_secure(secure, f"seed={seed}", stacklevel=4)
         shards = to_shards(points)
         (run,) = self.prepare_runs(
             partial(self.curator, shards, domain=domain),

@@ -32,3 +32,15 @@ def test_error_of_a_job_repeats_what_its_processes_raised(tmp_path, monkeypatch)
     error = str(raised.value)
     assert error.startswith("the job failed with exit status 3: ProtocolError: client 2 stopped\n")
     assert len(error) < 3000
+
+
+def test_processes_that_outlive_a_killed_job_are_not_waited_for(tmp_path, monkeypatch):
+    program = tmp_path / "mpirun"
+    program.write_text("#!/bin/sh\ntrap '' TERM\nsleep 20 &\nsleep 20\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(launch, "find_mpirun", lambda: str(program))
+    monkeypatch.setattr(launch, "TERMINATION_LIMIT", 0.2)
+    start = time.perf_counter()
+    with pytest.raises(ProtocolError, match=r"did not end within 0\.5 s"):
+        mpirun(2, ["-c", ""], 0.5)
+    assert time.perf_counter() - start < 10

@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 from pkm import datasets
 from pkm.compute import Points, cluster_means, inertia, labels
 from pkm.methods.coreset import Coreset, project_onto_simplex
+from pkm.methods.fitting import RepeatableNoiseWarning
 from pkm.methods.hashing.kaplan_stemmer import KaplanStemmer
 from pkm.privacy import SCALE, snap
 
@@ -65,7 +66,9 @@ def test_projection_agrees_with_a_general_solver():
 def test_coreset_estimates_costs():
     points, _ = mixture()
     method = KaplanStemmer(16, epsilon=1.0, radius=1.0)
-    coreset = method.draw_coreset(points, 0)
+    with pytest.warns(RepeatableNoiseWarning, match="seed=0 makes noise repeatable") as caught:
+        coreset = method.draw_coreset(points, 0)
+    assert caught[0].filename == __file__
     assert coreset.weights.sum() == pytest.approx(20_000)
     assert (coreset.weights >= 0).all()
     assert coreset.ledger.spent() == pytest.approx(1.0)
