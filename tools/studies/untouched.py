@@ -15,6 +15,7 @@ import hashlib
 import itertools
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import yaml
-from families import FAMILIES, Data, cost, fit_reference
+from families import FAMILIES, Data, cost, fit_reference, replaced_constant
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
@@ -41,7 +42,6 @@ from pkm.methods import (
     SynopsisKMeans,
 )
 from pkm.methods.fitting import RepeatableNoiseWarning
-from pkm.methods.trees import quadtree
 from pkm.privacy import NoiseStreams, StabilityHistogram
 
 SETTINGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
@@ -70,6 +70,7 @@ PARTS = {
     "Lloyd steps": {"nearest_shells", "nearest_sums_and_counts", "sums_and_counts"},
 }
 PARTS["all of them"] = set().union(*PARTS.values())
+KEEP_SMALL_CELLS = "pkm.methods.trees.quadtree.MIN_COUNT=0"
 N_STARTS = 10  # of k-means
 COMPARED_ON_GENERATED = ["Kaplan-Stemmer with a zoom", "PE-means with a zoom"]
 EXACT_SEEDS = 10  # per setting with exact parts
@@ -151,34 +152,40 @@ def measure(
             }
 
 
-def measure_exact(folder: Path) -> Iterator[dict]:
-    """Measure the synopsis with one part of its releases exact, at the same charges.
+@contextmanager
+def exact_releases(labels: set[str]) -> Iterator[None]:
+    """Release queries of these labels without noise for a while, at the same charges.
 
     A quadtree then keeps small cells, too: it leaves them out because of their noise.
     """
     release = NoiseStreams.release
+
+    def release_exactly(
+        streams: NoiseStreams,
+        mechanism: Any,
+        values: Any,
+        key: tuple,
+        sensitivity: Any = None,
+    ) -> Any:
+        if key[0] in labels:
+            is_histogram = isinstance(mechanism, StabilityHistogram)
+            name = "stddev" if is_histogram else "scale"
+            scale = getattr(mechanism, name) / 1e6
+            mechanism = replace(mechanism, **{name: scale})
+        return release(streams, mechanism, values, key, sensitivity)
+
+    constant = KEEP_SMALL_CELLS if "grid_counts" in labels else ""
+    exactly = patch.object(NoiseStreams, "release", release_exactly)
+    with exactly, replaced_constant(constant):
+        yield
+
+
+def measure_exact(folder: Path) -> Iterator[dict]:
+    """Measure the synopsis with one part of its releases exact."""
     for part, labels in PARTS.items():
-
-        def release_part(
-            streams: NoiseStreams,
-            mechanism: Any,
-            values: Any,
-            key: tuple,
-            sensitivity: Any = None,
-            labels: set[str] = labels,
-        ) -> Any:
-            if key[0] in labels:
-                is_histogram = isinstance(mechanism, StabilityHistogram)
-                name = "stddev" if is_histogram else "scale"
-                scale = getattr(mechanism, name) / 1e6
-                mechanism = replace(mechanism, **{name: scale})
-            return release(streams, mechanism, values, key, sensitivity)
-
-        least = quadtree.MIN_COUNT * ("grid_counts" not in labels)
-        keeps_small_cells = patch.object(quadtree, "MIN_COUNT", least)
-        with patch.object(NoiseStreams, "release", release_part), keeps_small_cells:
-            for name, table in SETTINGS["tables"].items():
-                data = read_table(folder, table)
+        for name, table in SETTINGS["tables"].items():
+            data = read_table(folder, table)
+            with exact_releases(labels):
                 for row in measure(name, data, ["synopsis"], EXACT_SEEDS):
                     yield row | {"exact": part}
 
@@ -200,15 +207,20 @@ def measure_generated() -> Iterator[dict]:
         yield from measure(f"{number}", data, ["synopsis", *COMPARED_ON_GENERATED])
 
 
+def print_means(medians: pd.Series, setting: list[str]) -> None:
+    """Print geometric means over sets of medians over seeds, by setting and epsilon."""
+    logs = np.log(medians).groupby(setting, sort=False)
+    means = np.exp(logs.mean()).unstack()
+    print("geometric mean of medians")
+    print(means.round(3).to_string())
+
+
 def summarize(rows: pd.DataFrame) -> None:
     """Print means of medians over sets, ranks, and quantiles over seeds."""
     setting = ["method", "epsilon"]
     cells = rows.groupby([*setting, "set"])
     medians = cells["ratio"].median()
-    logs = np.log(medians).groupby(setting)
-    means = np.exp(logs.mean()).unstack()
-    print("geometric mean of medians")
-    print(means.round(3).to_string())
+    print_means(medians, setting)
 
     ranks = medians.unstack("method").rank(axis=1)
     mean_ranks = ranks.groupby("epsilon").mean().T
@@ -313,9 +325,7 @@ def main() -> None:
     table.to_csv(options.rows, index=False)
     if options.what == "exact":
         cells = table.groupby(["exact", "epsilon", "set"], sort=False)
-        logs = np.log(cells["ratio"].median())
-        means = np.exp(logs.groupby(["exact", "epsilon"], sort=False).mean())
-        print(means.unstack().round(3).to_string())
+        print_means(cells["ratio"].median(), ["exact", "epsilon"])
     else:
         summarize(table)
 
