@@ -359,7 +359,8 @@ def check_code(workers: Mapping[str, Any], scheduler: str) -> None:
             f"scheduler={scheduler!r} has no worker: start some with "
             f"`dask worker {scheduler}`"
         )
-    local_python, local_version, _ = local_code = read_versions()
+    local_code = read_versions()
+    local_python, local_version, _ = local_code
     for address, code in workers.items():
         if code == local_code:
             continue

@@ -133,8 +133,9 @@ def estimate_absent(
         Key of a cell to seconds.
     """
     store = Store(config.results)
+    attempted = store.list_attempted()
     cells = [cell for request in requests for cell in request.selection.cells]
-    absent = [cell for cell in cells if store.status(cell.key) == "absent"]
+    absent = [cell for cell in cells if cell.key not in attempted]
     return estimate_costs(absent, store, Backend(**config.backend))
 
 

@@ -399,6 +399,10 @@ class Store:
         cache, tables = self._open_cache(sorted(keys), None)
         return tables.keys() | (keys & cache.keys)
 
+    def list_attempted(self) -> set[str]:
+        """Return the keys of all cells that are done or failed."""
+        return self._list_files(".parquet").keys() | self._list_files(".failed.json")
+
     def keys(self) -> list[str]:
         """List the keys of all stored cells, newest first."""
         files = self._list_files(".parquet")

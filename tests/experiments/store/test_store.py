@@ -224,6 +224,7 @@ def test_a_cell_is_marked_from_its_begin_to_its_end(store):
     with store.mark_running(keys[0]):
         assert store.list_interrupted() == [keys[0]]
         assert store.keys() == []
+        assert store.list_attempted() == set()
         assert store.status(keys[0]) == "absent"
     with pytest.raises(KeyboardInterrupt), store.mark_running(keys[0]):
         raise KeyboardInterrupt
@@ -255,5 +256,6 @@ def test_present_are_the_cells_that_have_a_file(store):
     path.parent.mkdir(exist_ok=True)
     path.with_name(f".{path.name}.1.0.tmp").touch()
     assert store.keys() == [done.key]
+    assert store.list_attempted() == {done.key, failed.key}
     statuses = [store.status(cell.key) for cell in (done, failed, absent)]
     assert statuses == ["done", "failed", "absent"]
