@@ -245,9 +245,10 @@ def check_overspend_is_refused(method: PrivateKMeans) -> None:
     if ledger.spent() <= method.epsilon / 2:
         return
     charges = ledger.charges
+    n_charges = len(charges)
+    again = [replace(charge, round=charge.round + n_charges) for charge in charges]
     try:
-        for charge in charges:
-            ledger.charge(replace(charge, round=charge.round + len(charges)))
+        ledger.charge(*again)
     except BudgetExceeded:
         return
     raise AssertionError("the ledger must refuse to charge every release twice")

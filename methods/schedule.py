@@ -64,8 +64,7 @@ class Schedule:
             If they cost more than the budget.
         """
         ledger = Ledger(budget)
-        for charge in self.charges:
-            ledger.charge(charge)
+        ledger.charge(*self.charges)
         return ledger
 
     def fits(self, budget: Budget) -> bool:

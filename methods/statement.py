@@ -146,8 +146,7 @@ class Statement:
         charges = [Charge(**charge) for charge in record["charges"]]
         # The charges are the schedule as well: the ledger takes no others.
         ledger = Ledger(Budget(**record["budget"]), charges, record["repeatable"])
-        for charge in charges:
-            ledger.charge(charge)
+        ledger.charge(*charges)
         for note in record["notes"]:
             ledger.note(note)
         return ledger

@@ -89,8 +89,7 @@ class AccountedRun:
             raise AccountError("schedule=() must list the releases of the run")
         # A ledger checks that the schedule fits the run's own budget.
         ledger = Ledger(self.budget)
-        for charge in self.schedule:
-            ledger.charge(charge)
+        ledger.charge(*self.schedule)
         object.__setattr__(self, "schedule", ledger.charges)
 
     @cached_property

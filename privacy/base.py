@@ -239,8 +239,7 @@ class BaseCurator:
         Raises
         ------
         TypeError
-            If the queries are not of one type; otherwise as :meth:`release`. What was
-            charged before the budget was exceeded stays charged.
+            If the queries are not of one type; otherwise as :meth:`release`.
         ValueError
             If there are several queries of a type that is released alone.
 
@@ -280,8 +279,7 @@ class BaseCurator:
             for number, request in enumerate(checked)
         ]
         # Charge all of them before anything private is computed.
-        for plan in planned:
-            self._charge(plan)
+        self._charge([plan for plan in planned if plan is not None])
         # Only now the private points are read.
         queries = [query for query, _ in checked]
         answers = query_type.exact_all(source, queries)
@@ -319,14 +317,13 @@ class BaseCurator:
         key = (query.label, self._rounds[query.label] + number)
         return charge_release(key, query, source, noise)
 
-    def _charge(self, plan: PlannedCharges | None) -> None:
-        """Charge a query, all of whose checks it has passed."""
-        if plan is None or self._ledger is None:
+    def _charge(self, plans: Sequence[PlannedCharges]) -> None:
+        """Charge queries, all of whose checks they have passed: all, or none."""
+        if self._ledger is None:
             return
-        _, charges = plan
-        for charge in charges:
-            self._ledger.charge(charge)
-            self._rounds[charges[0].label] = charge.round + 1
+        self._ledger.charge(*[charge for _, charges in plans for charge in charges])
+        for _, charges in plans:
+            self._rounds[charges[0].label] += 1
 
     def _finish(
         self,

@@ -199,8 +199,8 @@ class Ledger:
             f"spent epsilon={self.spent():.6g})"
         )
 
-    def charge(self, charge: Charge) -> None:
-        """Record a release, or refuse it.
+    def charge(self, *charges: Charge) -> None:
+        """Record the charges of a release: all of them, or none.
 
         Raises
         ------
@@ -210,37 +210,40 @@ class Ledger:
             If a release of the same label and round is on record: its noise stream is
             used up.
         ScheduleError
-            If it is not the schedule's next release.
+            If they are not the schedule's next ones.
         """
-        # Each label and round is charged once, so each noise stream is used once.
-        stream = (charge.label, charge.round)
-        if stream in self._streams_used:
-            raise StreamReuseError(
-                f"release {charge.label!r} round {charge.round} was made before; "
-                "noise must be fresh"
-            )
-        if self.schedule is not None:
-            self._check_scheduled(charge, self.schedule)
-        charges = (*self.charges, charge)
-        # Parallel composition: the budget must hold for each disjoint group of users.
-        for costs in _compose_costs(charges):
-            self._check_fits(charge, costs)
+        recorded = self.charges
+        streams_used = set(self._streams_used)
+        for charge in charges:
+            # Each label and round is charged once, so each noise stream is used once.
+            stream = (charge.label, charge.round)
+            if stream in streams_used:
+                raise StreamReuseError(
+                    f"release {charge.label!r} round {charge.round} was made before; "
+                    "noise must be fresh"
+                )
+            streams_used.add(stream)
+            self._check_scheduled(charge, len(recorded))
+            recorded = (*recorded, charge)
+            # Parallel composition: the budget must hold for each disjoint group of
+            # users.
+            for costs in _compose_costs(recorded):
+                self._check_fits(charge, costs)
         # Last, so that a refused release leaves the ledger as it was.
-        self.charges = charges
-        self._streams_used.add(stream)
+        self.charges = recorded
+        self._streams_used = streams_used
 
     def note(self, text: str) -> None:
         """Add a public fact about the run."""
         self.notes = (*self.notes, text)
 
-    def _check_scheduled(
-        self,
-        charge: Charge,
-        schedule: Sequence[Charge],
-    ) -> None:
-        """Refuse a release that is not the schedule's next one."""
-        position = len(self.charges)
-        is_next = position < len(schedule) and charge.matches(schedule[position])
+    def _check_scheduled(self, charge: Charge, position: int) -> None:
+        """Refuse a charge that the schedule does not have at a position."""
+        if self.schedule is None:
+            return
+        is_next = position < len(self.schedule) and charge.matches(
+            self.schedule[position]
+        )
         if not is_next:
             raise ScheduleError(
                 f"release {charge.label!r} round {charge.round} is not release "

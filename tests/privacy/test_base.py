@@ -23,6 +23,7 @@ from pkm.privacy import (
     BucketCounts,
     BucketSums,
     Budget,
+    BudgetExceeded,
     CandidateSets,
     CellCounts,
     CellSums,
@@ -564,6 +565,16 @@ def test_releases_together_are_of_one_type_and_checked_before_any_is_charged():
     with pytest.raises(ValueError, match=r"must be at most 1.76e\+13"):
         view.release_all([(query, noise), (query, {"counts": Laplace(1e40)})])
     assert curator._ledger.charges == ()
+
+
+def test_releases_together_that_exceed_the_budget_charge_nothing():
+    """Each costs 1/8, of a quarter."""
+    curator, view, query = asked(GridCounts, ledger=Ledger(Budget(0.25)))
+    noise = Laplace(8 * query.sensitivity(view)["counts"].l1)
+    with pytest.raises(BudgetExceeded, match="round 2"):
+        view.release_all([(query, {"counts": noise})] * 3)
+    assert curator._ledger.charges == ()
+    assert not curator._rounds["grid_counts"]
 
 
 def scaled(mechanism, scale):

@@ -11,6 +11,7 @@ from pkm.privacy import (
     BudgetExceeded,
     Charge,
     Ledger,
+    ScheduleError,
     StreamReuseError,
     gaussian_mu,
     gdp_delta,
@@ -62,6 +63,24 @@ def test_ledger_refuses_overspending_and_stays_unchanged():
     with pytest.raises(BudgetExceeded, match="round 7 would need delta"):
         ledger.charge(gaussian_charge(7, mu))
     assert ledger.charges == charges
+
+
+@pytest.mark.parametrize(
+    ("second", "error"),
+    [
+        (laplace_charge(1, 0.75), BudgetExceeded),
+        (laplace_charge(0, 0.25), StreamReuseError),
+        (laplace_charge(2, 0.25), ScheduleError),
+    ],
+)
+def test_ledger_records_all_charges_of_a_release_or_none(second, error):
+    schedule = [laplace_charge(0, 0.5), laplace_charge(1, 0.25), laplace_charge(2, 0.25)]
+    ledger = Ledger(Budget(1.0), schedule if error is ScheduleError else None)
+    with pytest.raises(error):
+        ledger.charge(laplace_charge(0, 0.5), second)
+    assert ledger.charges == ()
+    ledger.charge(*schedule)
+    assert ledger.charges == tuple(schedule)
 
 
 def test_ledger_refuses_a_used_stream():
