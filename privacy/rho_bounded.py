@@ -17,6 +17,7 @@ import math
 
 import numpy as np
 
+from pkm.compute import exact_limit
 from pkm.compute.kernels.nearest import nearest_of_many
 from pkm.compute.kernels.quadtree import ShiftedRows, find_span, lexicographic_order
 from pkm.privacy.base import BaseCurator
@@ -37,8 +38,6 @@ from pkm.privacy.queries.moved_records import (
     SoftCounts,
     Total,
 )
-
-MAX_CENTER = 1 << 40  # grid steps; differences from such centers are exact
 
 
 class RhoBoundedCurator(BaseCurator):
@@ -164,7 +163,8 @@ class RhoBoundedCurator(BaseCurator):
         Parameters
         ----------
         centers : ndarray of shape (m, d), int64
-            Released or public, in grid steps.
+            Released or public, in grid steps, at most
+            :func:`~pkm.compute.exact_limit` in size.
         radius : float
             Radius of the balls, in half-widths.
         groups : ndarray of shape (n,), int, optional
@@ -182,7 +182,8 @@ class RhoBoundedCurator(BaseCurator):
         ClippedRegions
         """
         centers = np.asarray(centers)
-        check_range("centers", centers, -MAX_CENTER, MAX_CENTER, ", in grid steps")
+        limit = exact_limit(self.n_features)
+        check_range("centers", centers, -limit, limit, ", in grid steps")
         check_grid_integers("centers", centers, ("m", self.n_features))
         if not len(centers):
             raise ValueError(f"centers={centers} must be at least one: give a center")

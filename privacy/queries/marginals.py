@@ -185,6 +185,10 @@ class DependentColumns(_TableSelection):
         for h, shares in enumerate(self.shares):
             check_floats(f"shares[{h}]", shares, self.shape((h,)))
             check_range(f"shares[{h}]", shares, 0, math.inf)
+        for columns in self.column_sets:
+            shares = [float(self.shares[h].sum()) for h in columns]
+            expected = source.n_points * math.prod(shares)
+            check_range(f"expected records of {columns}", expected, 0, MAX_EXPECTED)
 
     def sensitivity(self, source: Any) -> Sensitivities:
         """Scores change by at most 1, up or down, and differences by at most 2."""

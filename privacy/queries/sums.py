@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pkm.compute import Points, averaged_gaps, cell_counts
+from pkm.compute import Points, averaged_gaps, cell_counts, exact_limit
 from pkm.compute.kernels.clipping import sums_about
 from pkm.compute.storage.blocks import Arrays, one_array
 from pkm.privacy.budget import Adjacency
@@ -29,6 +29,7 @@ from pkm.privacy.checks import (
     check_floats,
     check_grid_integers,
     check_positive,
+    check_range,
 )
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms.additive import (
@@ -421,10 +422,13 @@ def nearest_sums_and_counts(
 
 
 def check_centers(centers: np.ndarray, source: Any) -> None:
-    """Refuse centers that are not grid integers, one set per replicate."""
+    """Refuse centers that are not grid integers near the domain, a set per replicate."""
     # Integer noise would not hide the fractional parts of sums relative to other
     # centers: they depend on the exact counts.
     n_replicates = source.n_replicates
     shape = (n_replicates, "k", source.n_features)
     remedy = f", for {n_replicates} replicates; release them through snap_centers"
     check_grid_integers("centers", centers, shape, remedy)
+    # Squared distances are exact up to the limit.
+    limit = exact_limit(source.n_features)
+    check_range("centers", centers, -limit, limit, remedy)

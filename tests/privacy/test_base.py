@@ -212,6 +212,11 @@ ILL_POSED = (
         {"shares": lambda shares: [-each for each in shares]},
         r"shares\[0\] must be",
     ),
+    (
+        DependentColumns,
+        {"shares": lambda shares: [1e20 * each for each in shares]},
+        r"expected records of \(0, 1\) must be",
+    ),
     (WorstApproximated, {"column_sets": []}, "tables have 0 cells"),
     (WorstApproximated, {"edges": lambda edges: edges[:1]}, "edges must be of 2 columns, got 1"),
     (WorstApproximated, {"weights": lambda weights: weights[1:]}, "weights must be of"),

@@ -12,6 +12,7 @@ import pytest
 from moves import blobs, cells_of, counts_of, curator, exact, points_of, sizes_of, sums_of
 from scipy import stats
 
+from pkm.compute import exact_limit
 from pkm.compute.kernels.quadtree import add_soft_counts, occupied_cells
 from pkm.privacy import (
     SCALE,
@@ -188,6 +189,10 @@ def test_bad_queries_are_refused_without_charge():
         (
             lambda: regions(zero + 0.5),
             "centers must be grid integers",
+        ),
+        (
+            lambda: regions(zero + exact_limit(2) + 1),
+            "centers must be from",
         ),
         (
             lambda: regions(radius=math.inf),
