@@ -207,6 +207,9 @@ def test_texts_of_all_adjacencies_and_units_are_filled(adjacency, unit):
     assert f"one {unit}" in page
     assert "{" not in page
     assert ("0.25 half-widths" in page) == (rho is not None)
+    # A secret number is none of the public values, but what was released of it is.
+    is_secret = adjacency == Adjacency.ADD_REMOVE
+    assert ("number of records, as released: 600" in page) == is_secret
 
 
 def test_a_statement_of_persons_counts_persons():
