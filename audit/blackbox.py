@@ -29,7 +29,7 @@ from pkm.audit.pairs import (
     draw_pair,
 )
 from pkm.audit.replay import ReplayMismatch, measure_losses, trace_run
-from pkm.compute import SCALE, Points
+from pkm.compute import SCALE
 from pkm.privacy import Adjacency
 
 CONFIDENCE = 0.975  # of each of two bounds: both hold with 95 %
@@ -187,7 +187,7 @@ def measure_transcripts(
         try:
             replayed = trace_run(
                 method,
-                pair.neighbor,
+                pair.reversed.points,
                 batch,
                 pair.domain,
                 public_seeds,
@@ -212,8 +212,8 @@ def _attack_centers(
 ) -> EpsilonBound:
     """Bound epsilon on one pair by released centers."""
     sides = [
-        _release(method, pair, points, n_runs, (*seed, i))
-        for i, points in enumerate((pair.points, pair.neighbor))
+        _release(method, side, n_runs, (*seed, i))
+        for i, side in enumerate((pair, pair.reversed))
     ]
     k = max(centers.shape[1] for centers, _ in sides)
     features, other_features = (
@@ -243,7 +243,6 @@ def bound_by_rule(
     other_scores: np.ndarray,
     delta: float,
     spent: float,
-    confidence: float = CONFIDENCE,
 ) -> EpsilonBound:
     """Choose a decision rule on half of the runs; bound epsilon on the others."""
     # A statistic may be low on the first data set: try each with both signs.
@@ -265,7 +264,6 @@ def bound_by_rule(
             other_hits,
             len(left),
             delta,
-            confidence,
         )
     )
     # The probability that the statistic is larger on one data set than on the other.
@@ -277,7 +275,6 @@ def bound_by_rule(
 def _release(
     method: Any,
     pair: Pair,
-    points: Points,
     n_runs: int,
     seed: Seed,
 ) -> tuple[np.ndarray, float]:
@@ -290,6 +287,7 @@ def _release(
     spent : float
         Epsilon of one run, by the ledger.
     """
+    points = pair.points
     centers = []
     spent = 0.0
     for batch in _batch_seeds(method, n_runs, seed, together=n_runs):
@@ -400,9 +398,10 @@ def compute_bound(
     other_hits: int | np.ndarray,
     n: int,
     delta: float,
-    confidence: float = CONFIDENCE,
 ) -> np.ndarray:
     """Compute a lower bound on epsilon from the rates of an event on both data sets.
+
+    Both directions together have the confidence `CONFIDENCE`.
 
     Parameters
     ----------
@@ -411,8 +410,6 @@ def compute_bound(
     n : int
         Runs on each.
     delta : float
-    confidence : float, default=0.975
-        Over both directions together.
 
     Returns
     -------
@@ -427,7 +424,7 @@ def compute_bound(
     0.0
     """
     # Two directions, two rates each.
-    level = (1 - confidence) / 4
+    level = (1 - CONFIDENCE) / 4
     best = np.zeros(np.shape(hits))
     for left, right in ((hits, other_hits), (other_hits, hits)):
         left = np.asarray(left)

