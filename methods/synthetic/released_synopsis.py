@@ -94,7 +94,7 @@ def find_knee(inertias: np.ndarray) -> int:
     Parameters
     ----------
     inertias : ndarray of shape (max_clusters,), float64
-        Nonnegative; of k = 1, 2, ...
+        Nonnegative; of k = 1, 2, ...; at least three, or there is nothing to choose.
 
     Returns
     -------

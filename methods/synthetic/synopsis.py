@@ -70,8 +70,8 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
         ``auto`` is the knee of ``cost_curve_``, the inertia of 1, 2, ... clusters on
         the synopsis. The fit sets ``n_clusters_``; the choice costs no privacy.
     max_clusters : int, default=20
-        For ``auto``: largest number on the curve, which releases are planned for. The
-        knee is below it.
+        For ``auto``: largest number on the curve, which releases are planned for; at
+        least 3, because the knee is below it.
     epsilon : float, default=1.0
         Total, zero-out adjacency.
     delta : float or "auto", default="auto"
@@ -122,7 +122,7 @@ class SynopsisKMeans(ReleasedSynopsis, PrivateKMeans):
     claims = {"sound": PrivacyClaim("approximate")}
     constraints = {
         "n_clusters": AUTO | Integer(1),
-        "max_clusters": Integer(2),
+        "max_clusters": Integer(3),
         "radius": AUTO | Real(0),
     }
     noise_context_defaults = {"max_clusters": MAX_CLUSTERS}

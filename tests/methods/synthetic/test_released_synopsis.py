@@ -155,7 +155,7 @@ def test_a_curve_is_of_the_last_fit():
     ("parameters", "message"),
     [
         ({"n_clusters": "elbow"}, "n_clusters='elbow' must be 'auto' or an integer of at least 1"),
-        ({"max_clusters": 1}, "max_clusters=1 must be an integer of at least 2"),
+        ({"max_clusters": 2}, "max_clusters=2 must be an integer of at least 3"),
         ({"n_clusters": "auto"}, "max_clusters=20 must be at most the number of points n=19"),
         ({"n_clusters": 20}, "n_clusters=20 must be at most the number of points n=19"),
     ],
