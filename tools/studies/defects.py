@@ -6,14 +6,13 @@ Costs are over those of the best of five k-means. Parts are in defects.yaml:
 """
 
 import sys
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 import yaml
+from exact import exact_releases
 from families import (
     FAMILIES,
     any_shape,
@@ -24,32 +23,11 @@ from families import (
     widen,
 )
 
-from pkm.methods import PEMeans, SynopsisKMeans, planned
-from pkm.privacy import Budget, Curator, Ledger, NoiseStreams
+from pkm.methods import PEMeans, SynopsisKMeans
 
 SETTINGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 GRID = np.geomspace(0.1, 4, 40).tolist()
 COLUMNS = ["family", "set", "variant", "epsilon", "ratio"]
-find_domain = planned.find_domain
-
-
-def find_exactly(
-    curator,
-    plan,
-    **options,
-):
-    """Find a domain without noise; the noisy releases are charged, and not used."""
-    find_domain(curator, plan, **options)
-    ledger = Ledger(Budget(1e15, 0.5))
-    streams = NoiseStreams([0])
-    other = Curator(curator._shards, ledger, streams, curator.domain)
-    exact = replace(
-        plan,
-        mean_cost=1e5,
-        count_cost=1e5,
-        last_cost=1e5,
-    )
-    return find_domain(other, exact, **options)
 
 
 def clusters(
@@ -107,6 +85,7 @@ def measure(
         for variant, epsilon, seed in settings:
             parameters = dict(SETTINGS["variants"][variant])
             constant = parameters.pop("constant", "")
+            exact = parameters.pop("exact", "nothing")
             parameters.setdefault("n_clusters", k)
             bounds = data.bounds
             if variant == "bounds that fit":
@@ -119,9 +98,7 @@ def measure(
                 random_state=seed,
                 **parameters,
             )
-            find = find_exactly if variant == "exact zoom" else find_domain
-            zoom = patch.object(planned, "find_domain", find)
-            with replaced_constant(constant), zoom:
+            with replaced_constant(constant), exact_releases(exact):
                 model.fit(points)
             ratio = cost(points, model.cluster_centers_) / best
             yield kind, number, variant, epsilon, ratio

@@ -15,17 +15,14 @@ import hashlib
 import itertools
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import yaml
-from families import FAMILIES, Data, cost, fit_reference, replaced_constant
+from exact import PARTS, exact_releases
+from families import FAMILIES, Data, cost, fit_reference
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
@@ -42,7 +39,6 @@ from pkm.methods import (
     SynopsisKMeans,
 )
 from pkm.methods.fitting import RepeatableNoiseWarning
-from pkm.privacy import NoiseStreams, StabilityHistogram
 
 SETTINGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 METHODS = {
@@ -57,20 +53,6 @@ METHODS = {
     "DPM, merged": DPM(merge=True),
     "Balcan": Balcan(),
 }
-#: Labels of the queries of the synopsis, by its parts.
-PARTS = {
-    "nothing": set(),
-    "the zoom": {"shell_counts", "side_counts", "clipped_sum"},
-    "grids or buckets": {
-        "grid_counts",
-        "bucket_counts",
-        "bucket_sums",
-        "nearest_counts",
-    },
-    "Lloyd steps": {"nearest_shells", "nearest_sums_and_counts", "sums_and_counts"},
-}
-PARTS["all of them"] = set().union(*PARTS.values())
-KEEP_SMALL_CELLS = "pkm.methods.trees.quadtree.MIN_COUNT=0"
 N_STARTS = 10  # of k-means
 COMPARED_ON_GENERATED = ["Kaplan-Stemmer with a zoom", "PE-means with a zoom"]
 EXACT_SEEDS = 10  # per setting with exact parts
@@ -152,40 +134,12 @@ def measure(
             }
 
 
-@contextmanager
-def exact_releases(labels: set[str]) -> Iterator[None]:
-    """Release queries of these labels without noise for a while, at the same charges.
-
-    A quadtree then keeps small cells, too: it leaves them out because of their noise.
-    """
-    release = NoiseStreams.release
-
-    def release_exactly(
-        streams: NoiseStreams,
-        mechanism: Any,
-        values: Any,
-        key: tuple,
-        sensitivity: Any = None,
-    ) -> Any:
-        if key[0] in labels:
-            is_histogram = isinstance(mechanism, StabilityHistogram)
-            name = "stddev" if is_histogram else "scale"
-            scale = getattr(mechanism, name) / 1e6
-            mechanism = replace(mechanism, **{name: scale})
-        return release(streams, mechanism, values, key, sensitivity)
-
-    constant = KEEP_SMALL_CELLS if "grid_counts" in labels else ""
-    exactly = patch.object(NoiseStreams, "release", release_exactly)
-    with exactly, replaced_constant(constant):
-        yield
-
-
 def measure_exact(folder: Path) -> Iterator[dict]:
     """Measure the synopsis with one part of its releases exact."""
-    for part, labels in PARTS.items():
+    for part in PARTS:
         for name, table in SETTINGS["tables"].items():
             data = read_table(folder, table)
-            with exact_releases(labels):
+            with exact_releases(part):
                 for row in measure(name, data, ["synopsis"], EXACT_SEEDS):
                     yield row | {"exact": part}
 
