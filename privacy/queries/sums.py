@@ -422,7 +422,7 @@ def nearest_sums_and_counts(
 
 
 def check_centers(centers: np.ndarray, source: Any) -> None:
-    """Refuse centers that are not grid integers near the domain, a set per replicate."""
+    """Refuse centers that are no grid integers near the domain, a set per replicate."""
     # Integer noise would not hide the fractional parts of sums relative to other
     # centers: they depend on the exact counts.
     n_replicates = source.n_replicates
