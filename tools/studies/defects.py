@@ -112,7 +112,8 @@ for name in sys.argv[1:] or SETTINGS["parts"]:
     tails = of_sets.quantile(0.99) / medians
     setting = ["variant", "epsilon"]
     summary = medians.groupby(setting, sort=False).describe(percentiles=[0.5, 0.9])
-    summary["largest tail"] = tails.groupby(setting).max()
+    summary["geometric mean"] = np.exp(np.log(medians).groupby(setting).mean())
+    summary["tails above 1.5"] = (tails > 1.5).groupby(setting).sum()
     print(name, summary.round(3).to_string(), sep="\n")
     # Cost of a set over its cost at the next smaller epsilon.
     steps = medians / medians.groupby(COLUMNS[:3]).shift()

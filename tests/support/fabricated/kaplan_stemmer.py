@@ -187,10 +187,6 @@ def _planted_sweeps():
     yield from rows("n_points_long", SLOW, coincident[large], points_level, seeds=6)
     boxed = {"radius": "auto", "keep": 0.5}
     yield from rows("n", ["kaplan_stemmer"], balls, BALL * 1.2, boxed)
-    chosen = RADIUS_ONE | {"lloyd_steps": 0}
-    yield from rows("chosen", ["kaplan_stemmer_search"], balls[small], BALL * 3, chosen)
-    yield from rows("chosen", ["kmeans"], balls[small], params=None)
-
     ks = [(5000 * k, 8, k) for k in (2, 4, 8, 16, 32)]
     at_k = [planted(*size, "0") for size in ks]
     yield from rows("k", FACTORS, [planted(*size) for size in ks], ball_level)
@@ -198,7 +194,19 @@ def _planted_sweeps():
     yield from rows("k_points_rivals", SLOW, at_k[:-1], k_points_level)
     ds = [(60000, d, 8) for d in (2, 4, 8, 16, 32, 64)]
     yield from rows("d", FACTORS, [planted(*size) for size in ds], ball_level)
-    yield from rows("d_points", private, [planted(*size, "0") for size in ds], points_level)
+    at_d = [planted(*size, "0") for size in ds]
+    yield from rows("d_points", private, at_d, points_level)
+
+    # The paper's choice of centers.
+    search = ["kaplan_stemmer_search"]
+    chosen = RADIUS_ONE | {"lloyd_steps": 0}
+    of_balls = {"chosen": sizes[small], "chosen_k": ks[:-1], "chosen_d": ds}
+    for sweep, shapes in of_balls.items():
+        datasets = [planted(*size) for size in shapes]
+        yield from rows(sweep, search, datasets, BALL * 3, chosen)
+        yield from rows(sweep, ["kmeans"], datasets, params=None)
+    yield from rows("chosen_n_points", search, coincident[small], points_level, chosen)
+    yield from rows("chosen_d_points", search, at_d, points_level, chosen)
 
     # Candidates, with what k of them cost and how many points they miss.
     missed = {"nicv_best_k": BALL, "unassigned_points": 0.0}
