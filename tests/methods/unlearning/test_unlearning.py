@@ -131,6 +131,23 @@ def test_the_lazy_server_is_not_exact():
     assert lazy_model.seeds.tolist() == refit.seeds.tolist()
 
 
+def test_the_lazy_server_has_another_law_than_a_fit():
+    """One cluster, x and y at one client, z at another, x removed.
+
+    Where y is the first client's seed, Algorithm 4 keeps (2 y + z) / 3. A fit without x always
+    has (y + z) / 2.
+    """
+    x, y, z = -30000, 0, 30000
+    parts = [Points.from_grid(np.array(rows)) for rows in ([[x], [y]], [[z]])]
+    centers = set()
+    for seed in range(40):
+        model = Unlearning(1, gamma=None, server="lazy").fit(parts, seed)
+        is_hit = 0 in model.seeds
+        model.remove([0])
+        centers.add((is_hit, round(model.centers.item() * SCALE)))
+    assert centers == {(True, 15000), (False, 10000)}
+
+
 @pytest.mark.parametrize(
     "method",
     [
