@@ -243,6 +243,7 @@ def bound_by_rule(
     other_scores: np.ndarray,
     delta: float,
     spent: float,
+    confidence: float = CONFIDENCE,
 ) -> EpsilonBound:
     """Choose a decision rule on half of the runs; bound epsilon on the others."""
     # A statistic may be low on the first data set: try each with both signs.
@@ -264,6 +265,7 @@ def bound_by_rule(
             other_hits,
             len(left),
             delta,
+            confidence,
         )
     )
     # The probability that the statistic is larger on one data set than on the other.
@@ -398,10 +400,9 @@ def compute_bound(
     other_hits: int | np.ndarray,
     n: int,
     delta: float,
+    confidence: float = CONFIDENCE,
 ) -> np.ndarray:
     """Compute a lower bound on epsilon from the rates of an event on both data sets.
-
-    Both directions together have the confidence `CONFIDENCE`.
 
     Parameters
     ----------
@@ -410,6 +411,8 @@ def compute_bound(
     n : int
         Runs on each.
     delta : float
+    confidence : float, default=0.975
+        Over both directions together.
 
     Returns
     -------
@@ -424,7 +427,7 @@ def compute_bound(
     0.0
     """
     # Two directions, two rates each.
-    level = (1 - CONFIDENCE) / 4
+    level = (1 - confidence) / 4
     best = np.zeros(np.shape(hits))
     for left, right in ((hits, other_hits), (other_hits, hits)):
         left = np.asarray(left)
