@@ -191,7 +191,6 @@ class Ledger:
         self.schedule = schedule
         self.charges: tuple[Charge, ...] = ()
         self.notes: tuple[str, ...] = ()
-        self._streams_used: set[StreamKey] = set()
 
     def __repr__(self) -> str:
         return (
@@ -213,7 +212,7 @@ class Ledger:
             If they are not the schedule's next ones.
         """
         recorded = self.charges
-        streams_used = set(self._streams_used)
+        streams_used = {(earlier.label, earlier.round) for earlier in recorded}
         for charge in charges:
             # Each label and round is charged once, so each noise stream is used once.
             stream = (charge.label, charge.round)
@@ -231,7 +230,6 @@ class Ledger:
                 self._check_fits(charge, costs)
         # Last, so that a refused release leaves the ledger as it was.
         self.charges = recorded
-        self._streams_used = streams_used
 
     def note(self, text: str) -> None:
         """Add a public fact about the run."""

@@ -17,15 +17,7 @@ EPSILON = 1.0  # of figures that show one; where it was not run, the nearest is 
 N_DIAGRAMS = 3  # epsilons at which differences are shown
 FACTORS = (1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)  # of the best, in profiles
 #: Methods with a constant or a rule that was chosen on data sets of the comparison.
-TUNED = (
-    "dpm_merged",
-    "dpm",
-    "synopsis",
-    "quadtree",
-    "kaplan_stemmer",
-    "mst",
-    "aim",
-)
+TUNED = ("dpm_merged", "dpm", "synopsis", "quadtree", "kaplan_stemmer", "mst", "aim")
 #: What says how a method is drawn.
 STYLE_COLUMNS = ["method", "label", "color", "marker"]
 INSUFFICIENT = "‡"
